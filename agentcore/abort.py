@@ -1,0 +1,122 @@
+"""Abort: one flag that is set once, and whoever wants to hear of it.
+
+An `AbortController` belongs to whoever may stop the work, its `signal` to whoever does the work. Aborting is one-way:
+a signal that is set stays set, and the first reason is kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from agentcore.errors import AgentAbortedError
+
+
+class AbortSignal:
+    """Tells work that it should stop.
+
+    Threads:
+        Every method may be called from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._aborted = threading.Event()
+        self._reason: object = None
+        # _lock guards _reason, _callbacks and the one step from "not aborted" to "aborted". It is never held while a
+        # callback runs, because a callback may add or remove callbacks.
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[object], object]] = []
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the signal has been set."""
+        return self._aborted.is_set()
+
+    @property
+    def reason(self) -> object:
+        """What was given to `abort`; None before, and where no reason was given."""
+        return self._reason
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the signal is set or `timeout` seconds are over; True when it is set."""
+        return self._aborted.wait(timeout)
+
+    def raise_if_aborted(self) -> None:
+        """Raise `AgentAbortedError` if the signal has been set."""
+        if self._aborted.is_set():
+            raise AgentAbortedError("the operation was aborted", reason=self._reason)
+
+    def on_abort(self, callback: Callable[[object], object]) -> Callable[[], None]:
+        """Call `callback(reason)` once when the signal is set, or now if it is set already.
+
+        Returns:
+            A function that takes the callback out again; calling it twice is harmless.
+
+        Threads:
+            The callback runs on the thread that calls `abort` (on this one, if the signal is set already), and that
+            thread waits for it, so it must not block. Its exception is raised to that thread after all other
+            callbacks have run.
+        """
+        entry = _Once(callback)
+        with self._lock:
+            if not self._aborted.is_set():
+                self._callbacks.append(entry)
+                return lambda: self._remove(entry)
+        callback(self._reason)
+        return lambda: None
+
+    def _remove(self, entry: Callable[[object], object]) -> None:
+        with self._lock:
+            if entry in self._callbacks:
+                self._callbacks.remove(entry)
+
+    def _set(self, reason: object) -> None:
+        with self._lock:
+            if self._aborted.is_set():
+                return
+            self._reason = reason
+            callbacks, self._callbacks = self._callbacks, []
+            self._aborted.set()
+        failure: BaseException | None = None
+        for callback in callbacks:
+            try:
+                callback(reason)
+            except BaseException as error:  # user code: every callback is called, the first failure is raised
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+
+class _Once:
+    """Gives each registration an identity of its own, so that the same function may be registered twice."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[object], object]) -> None:
+        self._callback = callback
+
+    def __call__(self, reason: object) -> object:
+        return self._callback(reason)
+
+
+class AbortController:
+    """Owns an `AbortSignal` and can set it.
+
+    Threads:
+        `abort` may be called from any thread; a second call does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.signal = AbortSignal()
+
+    def abort(self, reason: object = None) -> None:
+        """Set the signal. The callbacks of `on_abort` run on this thread before it returns."""
+        self.signal._set(reason)
+
+    def follow(self, outer: AbortSignal) -> Callable[[], None]:
+        """Abort with the same reason when `outer` is aborted.
+
+        Returns:
+            A function that ends this; to be called when the work is over.
+        """
+        return outer.on_abort(self.abort)

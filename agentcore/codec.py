@@ -1,0 +1,326 @@
+"""JSON: camelCase keys, two words that differ in files, unions told apart by their tag.
+
+The JSON is that of pi's session format, version 3. Two names differ between memory and file, and are mapped here and nowhere else:
+the tag of a tool call (`"tool"` ↔ `"toolCall"`) and the good stop reason (`"done"` ↔ `"stop"`).
+
+There are two ways through the same field metadata:
+
+- `to_dict`, `from_dict`, `to_json`, `from_json` of every `Json` class: the public way, carried by dataclasses-json. It is imported by
+  the first of these calls, which equips all classes at once (a nested class that is not equipped keeps snake_case).
+- `encode`, `decode`, `decode_tagged`: the same result at a hundredth of the price, for everything that runs once a message.
+
+Three traps of dataclasses-json 0.6.7 shape the metadata: a decoder is not called when the value already has the annotated type, so
+tags and stop reasons are annotated as `Literal`; a union of classes decodes to the first class whose fields all have defaults, so
+every union has a decoder by tag; None is written as null, so each optional field has an `exclude` of its own: nulls inside `arguments`
+and `details` stay.
+
+Texts are written as UTF-8. Half a surrogate pair is written as a `\\udXXX` escape, NaN and the infinities as null.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound="Json")
+Metadata = dict[str, Any]
+
+_MISSING: Any = dataclasses.MISSING
+_KEY = "dataclasses_json"
+
+
+class Json:
+    """Base of all classes that have a JSON form."""
+
+    @classmethod
+    def from_dict(cls: type[T], raw: Mapping[str, Any]) -> T:
+        """Make an object from its JSON form.
+
+        Raises:
+            ValueError: A key that has no default is missing. The text names it.
+        """
+        mixin = _equip()
+        try:
+            made: T = mixin.from_dict.__func__(cls, dict(raw))
+        except KeyError as error:
+            raise ValueError(f"the JSON of {cls.__name__} has no key {error}: it has {', '.join(raw) or 'none'}") from error
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form, in the words of the file."""
+        made: dict[str, Any] = _equip().to_dict(self)
+        return made
+
+    @classmethod
+    def from_json(cls: type[T], text: str | bytes) -> T:
+        """Make an object from JSON text."""
+        return cls.from_dict(json.loads(text))
+
+    def to_json(self) -> str:
+        """Return the JSON form as text."""
+        return dumps(self.to_dict())
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _waiting.append(cls)
+        for tag in ("role", "type"):
+            word = cls.__dict__.get(tag)
+            if isinstance(word, dataclasses.Field):
+                encoder = word.metadata.get(_KEY, {}).get("encoder")
+                word = encoder(word.default) if encoder else word.default
+            if isinstance(word, str):
+                _by_tag[tag, word] = cls
+
+
+_waiting: list[type[Json]] = []  # classes that dataclasses-json has not been told of yet
+_by_tag: dict[tuple[str, str], type[Json]] = {}
+_mixin: Any = None
+
+
+def _equip() -> Any:
+    global _mixin
+    if _waiting:
+        from dataclasses_json import DataClassJsonMixin, LetterCase, config
+
+        while _waiting:
+            cls: Any = _waiting.pop()
+            cls.dataclass_json_config = config(letter_case=LetterCase.CAMEL)[_KEY]  # type: ignore[arg-type]
+        _mixin = DataClassJsonMixin
+    return _mixin
+
+
+# --- what a field may say of its JSON form ---------------------------------------------------------------------------
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+def _always(value: object) -> bool:
+    return True
+
+
+OMIT_NONE: Metadata = {_KEY: {"exclude": _is_none}}
+"""The key is absent where the value is None."""
+
+HIDDEN: Metadata = {_KEY: {"exclude": _always}}
+"""The field is never written."""
+
+STOP_REASON: Metadata = {
+    _KEY: {
+        "encoder": lambda reason: "stop" if reason == "done" else reason,
+        "decoder": lambda reason: "done" if reason == "stop" else reason,
+    }
+}
+"""`"done"` in memory is `"stop"` in files."""
+
+TOOL_CALL_TAG: Metadata = {_KEY: {"encoder": lambda tag: "toolCall", "decoder": lambda tag: "tool"}}
+"""`"tool"` in memory is `"toolCall"` in files."""
+
+
+def named(key: str, *, omit_none: bool = False) -> Metadata:
+    """Give a field a key that camelCase would not make of its name."""
+    return {_KEY: {"letter_case": lambda _: key, **(OMIT_NONE[_KEY] if omit_none else {})}}
+
+
+def nested(cls: type[Json], *, omit_none: bool = False) -> Metadata:
+    """Say that a field holds an object of `cls`."""
+    return {_KEY: {"decoder": lambda raw: _decode_if_raw(cls, raw), **(OMIT_NONE[_KEY] if omit_none else {})}}
+
+
+def tagged() -> Metadata:
+    """Say that a field holds one of a union of classes, told apart by `role` or `type`."""
+    return {_KEY: {"decoder": decode_tagged}}
+
+
+def tagged_list() -> Metadata:
+    """Say that a field holds a list of such objects."""
+    return {_KEY: {"decoder": lambda raw: [decode_tagged(member) for member in raw]}}
+
+
+def tagged_blocks() -> Metadata:
+    """Say that a field holds content: a list of blocks, or in a file a string, which is read as one text block."""
+    return {_KEY: {"decoder": _decode_blocks}}
+
+
+def _decode_if_raw(cls: type[Json], raw: Any) -> Any:
+    return decode(cls, raw) if isinstance(raw, Mapping) else raw
+
+
+def _decode_blocks(raw: Any) -> list[Any]:
+    if isinstance(raw, str):
+        return [decode_tagged({"type": "text", "text": raw})]
+    if not isinstance(raw, list):
+        return []
+    # A block of an unknown kind has no place in memory; the stored line keeps it.
+    return [_decode_if_raw(_by_tag["type", block["type"]], block) for block in raw if _is_block(block)]
+
+
+def _is_block(raw: Any) -> bool:
+    return isinstance(raw, Mapping) and ("type", raw.get("type")) in _by_tag
+
+
+# --- the fast way ----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Field:
+    name: str
+    key: str
+    default: Any
+    default_factory: Any
+    encoder: Callable[[Any], Any] | None
+    decoder: Callable[[Any], Any] | None
+    is_hidden: bool
+    omits_none: bool
+
+
+_plans: dict[type, tuple[_Field, ...]] = {}
+
+
+def _plan(cls: type) -> tuple[_Field, ...]:
+    plan = _plans.get(cls)
+    if plan is None:
+        plan = _plans[cls] = tuple(_read_field(item) for item in dataclasses.fields(cls))
+    return plan
+
+
+def _read_field(item: dataclasses.Field[Any]) -> _Field:
+    says = item.metadata.get(_KEY, {})
+    rename = says.get("letter_case")
+    return _Field(
+        name=item.name,
+        key=rename(item.name) if rename else camel_case(item.name),
+        default=item.default,
+        default_factory=item.default_factory,
+        encoder=says.get("encoder"),
+        decoder=says.get("decoder"),
+        is_hidden=says.get("exclude") is _always,
+        omits_none=says.get("exclude") is _is_none,
+    )
+
+
+def camel_case(name: str) -> str:
+    """Return a snake_case name in camelCase."""
+    first, *rest = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def encode(value: Any) -> Any:
+    """Return the JSON form of an object; lists and mappings are walked, all else is passed on as it is."""
+    if isinstance(value, Json):
+        own = getattr(value, "_encode", None)
+        if own is not None:
+            return own()
+        made = {}
+        attributes = value.__dict__
+        for item in _plan(type(value)):
+            if item.is_hidden:
+                continue
+            member = attributes[item.name] if item.name in attributes else getattr(value, item.name)
+            if member is None:
+                if not item.omits_none:
+                    made[item.key] = None
+            elif item.encoder is not None:
+                made[item.key] = item.encoder(member)
+            elif isinstance(member, (str, int, float)):
+                made[item.key] = member
+            else:
+                made[item.key] = encode(member)
+        return made
+    if isinstance(value, (list, tuple)):
+        return [encode(member) for member in value]
+    if isinstance(value, dict):
+        return {key: encode(member) for key, member in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {camel_case(item.name): encode(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    return value
+
+
+def decode(cls: type[T], raw: Mapping[str, Any]) -> T:
+    """Make an object of `cls` from its JSON form. Unknown keys are passed over; snake_case keys are understood.
+
+    Raises:
+        ValueError: A key that has no default is missing. The text names it.
+    """
+    own = getattr(cls, "_decode", None)
+    if own is not None:
+        made: T = own(raw)
+        return made
+    made = object.__new__(cls)
+    attributes = made.__dict__
+    for item in _plan(cls):
+        value = raw.get(item.key, _MISSING)
+        if value is _MISSING:
+            value = raw.get(item.name, _MISSING)
+        if value is _MISSING:
+            if item.default is not _MISSING:
+                value = item.default
+            elif item.default_factory is not _MISSING:
+                value = item.default_factory()
+            else:
+                raise ValueError(f"the JSON of {cls.__name__} has no key {item.key!r}: it has {', '.join(raw) or 'none'}")
+        elif item.decoder is not None and value is not None:
+            value = item.decoder(value)
+        attributes[item.name] = value
+    return made
+
+
+def decode_tagged(raw: Any) -> Any:
+    """Make an object of the class that the `role` or `type` of its JSON form names.
+
+    Raises:
+        ValueError: No class has such a tag.
+    """
+    if not isinstance(raw, Mapping):
+        return raw
+    for tag in ("role", "type"):
+        word = raw.get(tag)
+        if word is None:
+            continue
+        cls = _by_tag.get((tag, word)) or _by_tag.get((tag, "*"))
+        if cls is not None:
+            return decode(cls, raw)
+        raise ValueError(f"unknown {tag} {word!r}: no class of the library is written so")
+    raise ValueError(f"JSON without role or type: it has {', '.join(raw) or 'no keys'}")
+
+
+def dumps(value: Any) -> str:
+    """Return JSON text without blanks or line breaks, fit to be written as UTF-8.
+
+    Raises:
+        TypeError: Something has no JSON form. The text names its type.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_default)
+    except ValueError:
+        return dumps(_without_nan(encode(value)))
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return json.dumps(value, separators=(",", ":"), default=_default)
+    return text
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, Json) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return encode(value)
+    if isinstance(value, (set, frozenset, tuple)):
+        return list(value)
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).decode("utf-8", "replace")
+    return str(value)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(member) for member in value]
+    return value
