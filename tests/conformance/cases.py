@@ -1,10 +1,10 @@
 """What all runners of recorded cases share: reading them, writing out their short forms, comparing.
 
-`AGENTCORE_CONFORMANCE` names another folder of the same layout (`agent/`, `harness/`, `functions/`). A runner parametrises over whatever cases that
-folder holds; a file that is no list of well-formed cases fails the run.
+`AGENTCORE_CONFORMANCE` names another folder of the same layout (`agent/`, `harness/`, `functions/`). A runner parametrises over
+whatever cases that folder holds; a file that is no list of well-formed cases fails the run.
 
-A deliberate difference is a `Difference`: why, and which values at which places are ours. It never skips a case: the rest of the case is compared as it is,
-and our own values are compared too.
+A deliberate difference is a `Difference`: why, and which values at which places are ours. It never skips a case: the rest of
+the case is compared as it is, and our own values are compared too.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def check(expected: Any, actual: Any, *, keep_nulls_below: Iterable[str] = KEEP_
     """Fail with the first difference, in its context."""
     difference = first_difference(expected, actual, frozenset(keep_nulls_below))
     if difference is not None:
-        pytest.fail(f"{difference}\n\nwhole recording: {_show(expected, 4000)}\n\nwhole result:    {_show(actual, 4000)}", pytrace=False)
+        whole = f"whole recording: {_show(expected, 4000)}\n\nwhole result:    {_show(actual, 4000)}"
+        pytest.fail(f"{difference}\n\n{whole}", pytrace=False)
 
 
 def first_difference(
@@ -175,12 +176,13 @@ def first_difference(
     if isinstance(expected, list):
         if not isinstance(actual, list):
             return differ("should be a list")
-        for index, (one, other) in enumerate(zip(expected, actual)):
+        for index, (one, other) in enumerate(zip(expected, actual, strict=False)):
             found = first_difference(one, other, keep_nulls_below, f"{path}[{index}]", keep)
             if found is not None:
                 return found
         if len(expected) != len(actual):
-            return differ(f"{len(expected)} members recorded, {len(actual)} ours; first extra: {_show((expected + actual)[min(len(expected), len(actual)):][:1])}")
+            extra = (expected if len(expected) > len(actual) else actual)[min(len(expected), len(actual))]
+            return differ(f"{len(expected)} members recorded, {len(actual)} ours; the first extra one: {_show(extra)}")
         return None
     if isinstance(expected, bool) or isinstance(actual, bool) or expected is None or actual is None:
         return None if expected is actual else differ("another value")
