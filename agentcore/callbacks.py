@@ -13,9 +13,7 @@ from typing import Any
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def fit_callback(
-    callback: Callable[..., Any], names: Sequence[str], *, what: str, is_listener: bool = False
-) -> Callable[..., Any]:
+def fit_callback(callback: Callable[..., Any], names: Sequence[str], *, what: str, is_listener: bool = False) -> Callable[..., Any]:
     """Return a function of exactly `len(names)` positional arguments that calls `callback` with those it takes.
 
     - Required positional parameters are filled in order, whatever their names.

@@ -5,14 +5,14 @@ the tag of a tool call (`"tool"` ↔ `"toolCall"`) and the good stop reason (`"d
 
 There are two ways through the same field metadata:
 
-- `to_dict`, `from_dict`, `to_json`, `from_json` of every `Json` class: the public way, carried by dataclasses-json. It is imported by
-  the first of these calls, which equips all classes at once (a nested class that is not equipped keeps snake_case).
+- `to_dict`, `from_dict`, `to_json`, `from_json` of every `Json` class: the public way, carried by dataclasses-json. It is imported
+  by the first of these calls, which equips all classes at once (a nested class that is not equipped keeps snake_case).
 - `encode`, `decode`, `decode_tagged`: the same result at a hundredth of the price, for everything that runs once a message.
 
 Three traps of dataclasses-json 0.6.7 shape the metadata: a decoder is not called when the value already has the annotated type, so
 tags and stop reasons are annotated as `Literal`; a union of classes decodes to the first class whose fields all have defaults, so
-every union has a decoder by tag; None is written as null, so each optional field has an `exclude` of its own: nulls inside `arguments`
-and `details` stay.
+every union has a decoder by tag; None is written as null, so each optional field has an `exclude` of its own: nulls inside
+`arguments` and `details` stay.
 
 Texts are written as UTF-8. Half a surrogate pair is written as a `\\udXXX` escape, NaN and the infinities as null.
 """
@@ -87,7 +87,7 @@ def _equip() -> Any:
 
         while _waiting:
             cls: Any = _waiting.pop()
-            cls.dataclass_json_config = config(letter_case=LetterCase.CAMEL)[_KEY]  # type: ignore[arg-type]
+            cls.dataclass_json_config = config(letter_case=LetterCase.CAMEL)[_KEY]
         _mixin = DataClassJsonMixin
     return _mixin
 
@@ -215,7 +215,7 @@ def encode(value: Any) -> Any:
         own = getattr(value, "_encode", None)
         if own is not None:
             return own()
-        made = {}
+        made: dict[str, Any] = {}
         attributes = value.__dict__
         for item in _plan(type(value)):
             if item.is_hidden:

@@ -1,13 +1,14 @@
 """Messages that a transcript keeps beside those spoken with a model, and their text for a model.
 
-`bash_execution_to_text` and `convert_to_llm` (`agentcore.transcript`) turn them into user messages. Timestamps are integer
-milliseconds since the Unix epoch.
+The `…_to_text` functions say how a model reads them; `convert_to_llm` (`agentcore.transcript`) makes user messages of them.
+Timestamps are integer milliseconds since the Unix epoch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any, Literal, Union
 
 from agentcore.codec import OMIT_NONE, Json, tagged_blocks
@@ -92,7 +93,7 @@ class CustomMessage(Json):
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return content_text(self.content)
+        return content_text(self.content, "")
 
 
 @dataclass
@@ -135,3 +136,78 @@ AgentMessage = Union[
     OtherMessage,
 ]
 """All that a transcript may hold."""
+
+
+def bash_execution_to_text(message: BashExecutionMessage) -> str:
+    """Return what a model reads of a command: the command, its output, and how it ended if that was not well."""
+    parts = [f"Ran `{message.command}`\n"]
+    parts.append(f"```\n{message.output}\n```" if message.output else "(no output)")
+    if message.cancelled:
+        parts.append("\n\n(command cancelled)")
+    elif message.exit_code:
+        parts.append(f"\n\nCommand exited with code {message.exit_code}")
+    if message.truncated and message.full_output_path:
+        parts.append(f"\n\n[Output truncated. Full output: {message.full_output_path}]")
+    return "".join(parts)
+
+
+def branch_summary_to_text(message: BranchSummaryMessage) -> str:
+    """Return what a model reads of a branch that was left."""
+    # The closing tag follows without a line break, unlike below: a summary is part of what providers cache, so the bytes
+    # are those that the reference sends.
+    return (
+        f"The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{message.summary}</summary>"
+    )
+
+
+def compaction_summary_to_text(message: CompactionSummaryMessage) -> str:
+    """Return what a model reads in place of all that was compacted."""
+    return (
+        "The conversation history before this point was compacted into the following summary:\n\n"
+        f"<summary>\n{message.summary}\n</summary>"
+    )
+
+
+def create_branch_summary_message(summary: str, from_id: str, timestamp: str | int) -> BranchSummaryMessage:
+    """Make the message of a branch summary; the time may be that of a session entry (`iso_to_ms`)."""
+    return BranchSummaryMessage(summary, from_id, _to_ms(timestamp))
+
+
+def create_compaction_summary_message(summary: str, tokens_before: int, timestamp: str | int) -> CompactionSummaryMessage:
+    """Make the message of a compaction; the time may be that of a session entry (`iso_to_ms`)."""
+    return CompactionSummaryMessage(summary, tokens_before, _to_ms(timestamp))
+
+
+def create_custom_message(
+    custom_type: str,
+    content: str | Sequence[TextContent | ImageContent],
+    display: bool,
+    details: Any,
+    timestamp: str | int,
+) -> CustomMessage:
+    """Make a custom message; the time may be that of a session entry (`iso_to_ms`)."""
+    return CustomMessage(custom_type, content, display, details, _to_ms(timestamp))
+
+
+def _to_ms(timestamp: str | int) -> int:
+    return iso_to_ms(timestamp) if isinstance(timestamp, str) else timestamp
+
+
+def iso_to_ms(text: str) -> int:
+    """Return an ISO-8601 time in milliseconds since the Unix epoch.
+
+    A time without an offset is taken as UTC. What cannot be read is 0: one bad time must not make a whole session unreadable.
+    """
+    # `fromisoformat` of Python 3.10 knows neither `Z` nor fractions of other than three or six digits.
+    whole, dot, rest = text.strip().replace("Z", "+00:00").partition(".")
+    digits = len(rest) - len(rest.lstrip("0123456789"))
+    if dot:
+        whole += "." + rest[:digits][:6].ljust(6, "0") + rest[digits:]
+    try:
+        moment = datetime.fromisoformat(whole)
+    except ValueError:
+        return 0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000

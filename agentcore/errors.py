@@ -22,8 +22,19 @@ from __future__ import annotations
 from typing import Any, Literal, Protocol
 
 ErrorKind = Literal[
-    "auth", "rate_limit", "quota", "overflow", "network", "timeout", "server", "request", "protocol", "refusal",
-    "hook", "setup", "unknown",
+    "auth",
+    "rate_limit",
+    "quota",
+    "overflow",
+    "network",
+    "timeout",
+    "server",
+    "request",
+    "protocol",
+    "refusal",
+    "hook",
+    "setup",
+    "unknown",
 ]
 """Which sort of failure ended a request or a run.
 
@@ -36,8 +47,18 @@ ErrorKind = Literal[
 """
 
 EnvironmentErrorCode = Literal[
-    "aborted", "not_found", "permission_denied", "not_directory", "is_directory", "invalid", "not_supported",
-    "timeout", "spawn_error", "shell_unavailable", "callback_error", "unknown",
+    "aborted",
+    "not_found",
+    "permission_denied",
+    "not_directory",
+    "is_directory",
+    "invalid",
+    "not_supported",
+    "timeout",
+    "spawn_error",
+    "shell_unavailable",
+    "callback_error",
+    "unknown",
 ]
 
 

@@ -153,7 +153,8 @@ class RetryEvent(Json):
     """A request or an answer failed and will be tried again after a pause of `delay` seconds.
 
     It is delivered before the pause. `attempt` counts from 1. `source` is `"request"` where no answer had begun (the stream says
-    it), `"answer"` where one broke off (the loop says it, after the `message_end` of the failed answer, which leaves the transcript).
+    it), `"answer"` where one broke off (the loop says it, after the `message_end` of the failed answer, which then leaves the
+    transcript).
     """
 
     attempt: int

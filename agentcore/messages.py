@@ -149,7 +149,7 @@ class UserMessage(Json):
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return content_text(self.content)
+        return content_text(self.content, "")
 
 
 @dataclass
@@ -178,7 +178,7 @@ class AssistantMessage(Json):
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return content_text(self.content)
+        return content_text(self.content, "")
 
     @property
     def tool_calls(self) -> list[ToolCall]:
@@ -206,7 +206,7 @@ class ToolResultMessage(Json):
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return content_text(self.content)
+        return content_text(self.content, "")
 
     @property
     def error(self) -> str | None:
@@ -253,6 +253,8 @@ def to_blocks(content: str | Sequence[TextContent | ImageContent]) -> list[TextC
     return list(content)
 
 
-def content_text(content: Sequence[MessageContent], separator: str = "") -> str:
-    """Return the text of the text blocks of a content, joined by `separator`."""
+def content_text(content: str | Sequence[MessageContent], separator: str = "\n") -> str:
+    """Return the text of the text blocks of a content, joined by `separator`; a string is returned as it is."""
+    if isinstance(content, str):
+        return content
     return separator.join(block.text for block in content if isinstance(block, TextContent))
