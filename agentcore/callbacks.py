@@ -35,28 +35,29 @@ def fit_callback(callback: Callable[..., Any], names: Sequence[str], *, what: st
     try:
         parameters = list(inspect.signature(callback).parameters.values())
     except (TypeError, ValueError):
-        return _take(callback, 1 if is_listener else len(names), [])
-    positional = [p for p in parameters if p.kind in _POSITIONAL]
-    required = [p for p in positional if p.default is p.empty]
-    count = len(required)
-    by_keyword: list[str] = []
+        return _take(callback, 1 if is_listener else len(names), len(names), {})
+    count = sum(p.kind in _POSITIONAL and p.default is p.empty for p in parameters)
+    by_keyword: dict[str, int] = {}
     for parameter in parameters:
-        is_optional = parameter.default is not parameter.empty
         if parameter.kind is parameter.VAR_POSITIONAL:
             count = max(count, 1 if is_listener else len(names))
-        elif parameter.kind is parameter.KEYWORD_ONLY or (parameter.kind in _POSITIONAL and is_optional):
+        elif parameter.kind is parameter.KEYWORD_ONLY or (
+            parameter.kind in _POSITIONAL and parameter.default is not parameter.empty
+        ):
             if parameter.name in names and parameter.kind is not parameter.POSITIONAL_ONLY:
-                by_keyword.append(parameter.name)
-            elif not is_optional:
-                raise TypeError(f"{what} needs the keyword argument {parameter.name!r}: it can take ({_join(names)})")
+                by_keyword[parameter.name] = names.index(parameter.name)
+            elif parameter.default is parameter.empty:
+                raise TypeError(f"{what} has no argument {parameter.name!r} to give: it can take ({_join(names)})")
     if count > len(names):
-        raise TypeError(f"{what} takes at most {len(names)} arguments ({_join(names)}), this one needs {count}")
-    return _take(callback, count, [(names.index(name), name) for name in by_keyword if names.index(name) >= count])
+        raise TypeError(f"{what} gets at most {len(names)} arguments ({_join(names)}), but this function needs {count}")
+    return _take(callback, count, len(names), {name: index for name, index in by_keyword.items() if index >= count})
 
 
-def _take(callback: Callable[..., Any], count: int, keywords: list[tuple[int, str]]) -> Callable[..., Any]:
+def _take(callback: Callable[..., Any], count: int, total: int, keywords: dict[str, int]) -> Callable[..., Any]:
     if keywords:
-        return lambda *values: callback(*values[:count], **{name: values[index] for index, name in keywords})
+        return lambda *values: callback(*values[:count], **{name: values[index] for name, index in keywords.items()})
+    if count == total:
+        return callback
     if count == 0:
         return lambda *values: callback()
     if count == 1:

@@ -14,7 +14,8 @@ tags and stop reasons are annotated as `Literal`; a union of classes decodes to 
 every union has a decoder by tag; None is written as null, so each optional field has an `exclude` of its own: nulls inside
 `arguments` and `details` stay.
 
-Texts are written as UTF-8. Half a surrogate pair is written as a `\\udXXX` escape, NaN and the infinities as null.
+Texts are written as UTF-8. Half a surrogate pair is written as a `\\udXXX` escape, NaN and the infinities as null. A null in a file
+is read like a key that is absent. What has no JSON form (a path, a time) is written as its text.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import numbers
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -43,10 +46,11 @@ class Json:
             ValueError: A key that has no default is missing. The text names it.
         """
         mixin = _equip()
-        try:
-            made: T = mixin.from_dict.__func__(cls, dict(raw))
-        except KeyError as error:
-            raise ValueError(f"the JSON of {cls.__name__} has no key {error}: it has {', '.join(raw) or 'none'}") from error
+        given = {key: value for key, value in raw.items() if value is not None}
+        for item in _plan(cls):
+            if item.is_required and item.key not in given and item.name not in given:
+                given[item.key] = _empty(cls, item, raw)
+        made: T = mixin.from_dict.__func__(cls, given)
         return made
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,21 +79,22 @@ class Json:
                 _by_tag[tag, word] = cls
 
 
-_waiting: list[type[Json]] = []  # classes that dataclasses-json has not been told of yet
 _by_tag: dict[tuple[str, str], type[Json]] = {}
-_mixin: Any = None
+_waiting: list[type[Json]] = []  # classes that dataclasses-json has not been told of yet
+# _equipping guards taking classes off _waiting: a second thread must not go on while a class that it needs is half equipped.
+_equipping = threading.Lock()
 
 
 def _equip() -> Any:
-    global _mixin
-    if _waiting:
-        from dataclasses_json import DataClassJsonMixin, LetterCase, config
+    from dataclasses_json import DataClassJsonMixin, LetterCase, config
 
-        while _waiting:
-            cls: Any = _waiting.pop()
-            cls.dataclass_json_config = config(letter_case=LetterCase.CAMEL)[_KEY]
-        _mixin = DataClassJsonMixin
-    return _mixin
+    if _waiting:
+        with _equipping:
+            while _waiting:
+                cls: Any = _waiting[0]
+                cls.dataclass_json_config = config(letter_case=LetterCase.CAMEL)[_KEY]
+                del _waiting[0]
+    return DataClassJsonMixin
 
 
 # --- what a field may say of its JSON form ---------------------------------------------------------------------------
@@ -126,24 +131,37 @@ def named(key: str, *, omit_none: bool = False) -> Metadata:
     return {_KEY: {"letter_case": lambda _: key, **(OMIT_NONE[_KEY] if omit_none else {})}}
 
 
+def anything(*, omit_none: bool = False) -> Metadata:
+    """Say that a field holds whatever the program put there; objects of `Json` classes inside it are written in their JSON form."""
+    return _as(None, omit_none)
+
+
 def nested(cls: type[Json], *, omit_none: bool = False) -> Metadata:
     """Say that a field holds an object of `cls`."""
-    return {_KEY: {"decoder": lambda raw: _decode_if_raw(cls, raw), **(OMIT_NONE[_KEY] if omit_none else {})}}
+    return _as(lambda raw: _decode_if_raw(cls, raw), omit_none)
 
 
 def tagged() -> Metadata:
     """Say that a field holds one of a union of classes, told apart by `role` or `type`."""
-    return {_KEY: {"decoder": decode_tagged}}
+    return _as(decode_tagged)
 
 
 def tagged_list() -> Metadata:
     """Say that a field holds a list of such objects."""
-    return {_KEY: {"decoder": lambda raw: [decode_tagged(member) for member in raw]}}
+    return _as(lambda raw: [decode_tagged(member) for member in raw])
 
 
 def tagged_blocks() -> Metadata:
     """Say that a field holds content: a list of blocks, or in a file a string, which is read as one text block."""
-    return {_KEY: {"decoder": _decode_blocks}}
+    return _as(_decode_blocks)
+
+
+def _as(decoder: Callable[[Any], Any] | None, omit_none: bool = False) -> Metadata:
+    # With an encoder, dataclasses-json hands the value over as it is, instead of walking it first.
+    return {_KEY: {"encoder": encode, "decoder": decoder, **(OMIT_NONE[_KEY] if omit_none else {})}}
+
+
+_BLOCK_TAGS = frozenset({"text", "image", "thinking", "toolCall"})
 
 
 def _decode_if_raw(cls: type[Json], raw: Any) -> Any:
@@ -160,7 +178,7 @@ def _decode_blocks(raw: Any) -> list[Any]:
 
 
 def _is_block(raw: Any) -> bool:
-    return isinstance(raw, Mapping) and ("type", raw.get("type")) in _by_tag
+    return isinstance(raw, Mapping) and raw.get("type") in _BLOCK_TAGS
 
 
 # --- the fast way ----------------------------------------------------------------------------------------------------
@@ -176,6 +194,10 @@ class _Field:
     decoder: Callable[[Any], Any] | None
     is_hidden: bool
     omits_none: bool
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is _MISSING and self.default_factory is _MISSING
 
 
 _plans: dict[type, tuple[_Field, ...]] = {}
@@ -209,8 +231,11 @@ def camel_case(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
+_PLAIN = (str, int, float)
+
+
 def encode(value: Any) -> Any:
-    """Return the JSON form of an object; lists and mappings are walked, all else is passed on as it is."""
+    """Return the JSON form of an object; lists and dicts are copied and walked, all else is passed on as it is."""
     if isinstance(value, Json):
         own = getattr(value, "_encode", None)
         if own is not None:
@@ -226,7 +251,7 @@ def encode(value: Any) -> Any:
                     made[item.key] = None
             elif item.encoder is not None:
                 made[item.key] = item.encoder(member)
-            elif isinstance(member, (str, int, float)):
+            elif isinstance(member, _PLAIN):
                 made[item.key] = member
             else:
                 made[item.key] = encode(member)
@@ -253,20 +278,30 @@ def decode(cls: type[T], raw: Mapping[str, Any]) -> T:
     made = object.__new__(cls)
     attributes = made.__dict__
     for item in _plan(cls):
-        value = raw.get(item.key, _MISSING)
-        if value is _MISSING:
-            value = raw.get(item.name, _MISSING)
-        if value is _MISSING:
-            if item.default is not _MISSING:
-                value = item.default
-            elif item.default_factory is not _MISSING:
-                value = item.default_factory()
-            else:
-                raise ValueError(f"the JSON of {cls.__name__} has no key {item.key!r}: it has {', '.join(raw) or 'none'}")
-        elif item.decoder is not None and value is not None:
-            value = item.decoder(value)
+        value = raw.get(item.key)
+        if value is None:
+            value = raw.get(item.name)
+        if value is not None:
+            if item.decoder is not None:
+                value = item.decoder(value)
+        elif item.default is not _MISSING:
+            value = item.default
+        elif item.default_factory is not _MISSING:
+            value = item.default_factory()
+        else:
+            value = _empty(cls, item, raw)
         attributes[item.name] = value
+    prepare = getattr(made, "__post_init__", None)
+    if prepare is not None:
+        prepare()
     return made
+
+
+def _empty(cls: type, item: _Field, raw: Mapping[str, Any]) -> Any:
+    """Return what a required field gets that is null in the file: no blocks, or None."""
+    if item.key in raw or item.name in raw:
+        return [] if item.decoder is _decode_blocks else None
+    raise ValueError(f"the JSON of {cls.__name__} has no key {item.key!r}: it has {', '.join(map(str, raw)) or 'none'}")
 
 
 def decode_tagged(raw: Any) -> Any:
@@ -292,35 +327,54 @@ def dumps(value: Any) -> str:
     """Return JSON text without blanks or line breaks, fit to be written as UTF-8.
 
     Raises:
-        TypeError: Something has no JSON form. The text names its type.
+        ValueError: The value holds itself.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_default)
-    except ValueError:
-        return dumps(_without_nan(encode(value)))
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return json.dumps(value, separators=(",", ":"), default=_default)
+        text = _encoder.encode(value)
+    except (ValueError, TypeError) as error:  # NaN or an infinity; a key of a dict that is no string
+        if "Circular" in str(error):
+            raise ValueError("the value holds itself, so it cannot be written as JSON: leave the reference out") from error
+        text = _encoder.encode(_plain(value))
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(json.loads(text), separators=(",", ":"))
     return text
 
 
 def _default(value: Any) -> Any:
     if isinstance(value, Json) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         return encode(value)
-    if isinstance(value, (set, frozenset, tuple)):
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
         return list(value)
-    if isinstance(value, (bytes, bytearray)):
+    if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
     return str(value)
 
 
-def _without_nan(value: Any) -> Any:
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_default)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of nothing but what JSON has."""
+    if value is None or isinstance(value, (str, int)):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _without_nan(member) for key, member in value.items()}
+        return {key if isinstance(key, str) else _plain_key(key): _plain(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_nan(member) for member in value]
-    return value
+        return [_plain(member) for member in value]
+    return _plain(_default(value))
+
+
+def _plain_key(key: Any) -> str:
+    return json.dumps(key) if key is None or isinstance(key, (bool, int)) else str(key)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Literal, Union
 
-from agentcore.codec import OMIT_NONE, Json, tagged_blocks
+from agentcore.codec import OMIT_NONE, Json, anything, tagged_blocks
 from agentcore.messages import (
     AssistantMessage,
     ImageContent,
@@ -66,7 +66,7 @@ class CustomMessage(Json):
     custom_type: str
     content: list[TextContent | ImageContent] = field(metadata=tagged_blocks())
     display: bool = True
-    details: Any = field(default=None, metadata=OMIT_NONE)
+    details: Any = field(default=None, metadata=anything(omit_none=True))
     timestamp: int = 0
     role: Literal["custom"] = field(default="custom", init=False)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
-from agentcore.codec import Json, nested, tagged, tagged_list
+from agentcore.codec import Json, anything, nested, tagged, tagged_list
 from agentcore.custom_messages import AgentMessage
 from agentcore.errors import ErrorKind
 from agentcore.messages import AgentToolResult, AssistantMessage, StopReason, ToolCall, ToolResultMessage
@@ -246,7 +246,7 @@ class ToolExecutionStartEvent(Json):
 
     tool_call_id: str
     tool_name: str
-    args: Any
+    args: Any = field(metadata=anything())
     type: Literal["tool_execution_start"] = "tool_execution_start"
 
 
@@ -256,8 +256,8 @@ class ToolExecutionUpdateEvent(Json):
 
     tool_call_id: str
     tool_name: str
-    args: Any
-    partial_result: Any
+    args: Any = field(metadata=anything())
+    partial_result: Any = field(metadata=anything())
     type: Literal["tool_execution_update"] = "tool_execution_update"
 
 

@@ -8,11 +8,11 @@ pi's session format, version 3 (`agentcore.codec`). Timestamps are integer milli
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
-from agentcore.codec import HIDDEN, OMIT_NONE, STOP_REASON, TOOL_CALL_TAG, Json, named, nested, tagged_blocks
+from agentcore.codec import HIDDEN, OMIT_NONE, STOP_REASON, TOOL_CALL_TAG, Json, anything, named, nested, tagged_blocks
 from agentcore.errors import ErrorKind
 
 StopReason = Literal["done", "length", "toolUse", "error", "aborted"]
@@ -67,7 +67,7 @@ class ToolCall(Json):
 
     id: str
     name: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict, metadata=anything())
     partial_json: str | None = field(default=None, metadata=HIDDEN)
     thought_signature: str | None = field(default=None, metadata=OMIT_NONE)
     raw_arguments: str | None = field(default=None, metadata=HIDDEN)
@@ -196,7 +196,7 @@ class ToolResultMessage(Json):
     tool_call_id: str
     tool_name: str
     content: list[TextContent | ImageContent] = field(metadata=tagged_blocks())
-    details: Any = field(default=None, metadata=OMIT_NONE)
+    details: Any = field(default=None, metadata=anything(omit_none=True))
     usage: Usage | None = field(default=None, metadata=nested(Usage, omit_none=True))
     added_tool_names: list[str] | None = field(default=None, metadata=OMIT_NONE)
     is_error: bool = False
@@ -227,7 +227,7 @@ class AgentToolResult(Json):
     """
 
     content: list[TextContent | ImageContent] = field(default_factory=list, metadata=tagged_blocks())
-    details: Any = field(default=None, metadata=OMIT_NONE)
+    details: Any = field(default=None, metadata=anything(omit_none=True))
     usage: Usage | None = field(default=None, metadata=nested(Usage, omit_none=True))
     added_tool_names: list[str] | None = field(default=None, metadata=OMIT_NONE)
     terminate: bool | None = field(default=None, metadata=OMIT_NONE)
@@ -245,12 +245,14 @@ def to_blocks(content: str | Sequence[TextContent | ImageContent]) -> list[TextC
     """
     if isinstance(content, str):
         return [TextContent(content)]
-    if not isinstance(content, Sequence):
+    if not isinstance(content, Iterable):
         raise TypeError(f"content must be a string or a list of blocks, not {type(content).__name__}")
+    blocks: list[TextContent | ImageContent] = []
     for block in content:
         if not isinstance(block, (TextContent, ImageContent)):
             raise TypeError(f"content must hold TextContent and ImageContent, not {type(block).__name__}")
-    return list(content)
+        blocks.append(block)
+    return blocks
 
 
 def content_text(content: str | Sequence[MessageContent], separator: str = "\n") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from agentcore.codec import HIDDEN, OMIT_NONE, Json, nested
+from agentcore.codec import HIDDEN, OMIT_NONE, Json, anything, nested
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a reasoning model thinks before it answers. What a level means is the provider's affair."""
@@ -49,7 +49,7 @@ class Model(Json):
     context_window: int = 0
     max_tokens: int = 0
     headers: dict[str, str] | None = field(default=None, repr=False, metadata=HIDDEN)
-    compat: dict[str, Any] | None = field(default=None, metadata=OMIT_NONE)
+    compat: dict[str, Any] | None = field(default=None, metadata=anything(omit_none=True))
     thinking_level_map: dict[str, str | None] | None = field(default=None, metadata=OMIT_NONE)
 
     def __post_init__(self) -> None:
