@@ -21,11 +21,15 @@ A *turn* is one answer of the model. It is put together from parts:
 
     with SseServer(says("hello"), answer(says("hello"), cut_at=100), answer("busy", status=503)) as server:
         model = server.model()                  # Model(base_url=server.url + "/v1", …)
-        agent = Agent(model=model, stream_options=StreamOptions(api_key="test"))
+        agent = Agent(model=model)              # the provider `scripted` needs no key
         agent.run("hi")
         assert server.requests[0].json["messages"][-1]["content"] == "hi"
 """
 
+from agentcore.testing.server import Answer as Answer
+from agentcore.testing.server import Request as Request
+from agentcore.testing.server import SseServer as SseServer
+from agentcore.testing.server import answer as answer
 from agentcore.testing.stream import ScriptedStream as ScriptedStream
 from agentcore.testing.stream import scripted_stream as scripted_stream
 from agentcore.testing.turns import Gate as Gate

@@ -11,7 +11,7 @@ from agentcore.llm.assembly import Assembly
 from agentcore.llm.request import Context, StreamOptions
 from agentcore.messages import Message, Usage
 from agentcore.models import Model
-from agentcore.testing.turns import Gate, GatePart, ScriptedTurn, TextPart, ThinkingPart, fails, join_turn
+from agentcore.testing.turns import Gate, GatePart, ScriptedTurn, TextPart, ThinkingPart, Turn, fails, join_turn
 
 
 class ScriptedStream:
