@@ -39,14 +39,13 @@ def fit_callback(callback: Callable[..., Any], names: Sequence[str], *, what: st
     count = sum(p.kind in _POSITIONAL and p.default is p.empty for p in parameters)
     by_keyword: dict[str, int] = {}
     for parameter in parameters:
+        is_optional = parameter.default is not parameter.empty
         if parameter.kind is parameter.VAR_POSITIONAL:
             count = max(count, 1 if is_listener else len(names))
-        elif parameter.kind is parameter.KEYWORD_ONLY or (
-            parameter.kind in _POSITIONAL and parameter.default is not parameter.empty
-        ):
-            if parameter.name in names and parameter.kind is not parameter.POSITIONAL_ONLY:
+        elif parameter.kind is parameter.KEYWORD_ONLY or (parameter.kind is parameter.POSITIONAL_OR_KEYWORD and is_optional):
+            if parameter.name in names:
                 by_keyword[parameter.name] = names.index(parameter.name)
-            elif parameter.default is parameter.empty:
+            elif not is_optional:
                 raise TypeError(f"{what} has no argument {parameter.name!r} to give: it can take ({_join(names)})")
     if count > len(names):
         raise TypeError(f"{what} gets at most {len(names)} arguments ({_join(names)}), but this function needs {count}")
