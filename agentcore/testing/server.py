@@ -13,7 +13,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Literal, Union
@@ -22,7 +22,7 @@ from agentcore.models import Model
 from agentcore.testing.turns import Turn
 from agentcore.testing.wire_text import BodyPiece, turn_pieces
 
-Body = Union[Turn, str, bytes, Mapping[str, Any], Sequence[BodyPiece]]
+Body = Union[Turn, str, bytes, Mapping[str, Any], Iterable[BodyPiece]]
 """A turn, in the wire format that the request's path asks for; text; bytes; JSON; or pieces, gates among them."""
 
 
@@ -88,8 +88,8 @@ def answer(
     """Describe an answer that is not just a turn.
 
     Args:
-        body: A turn, text, bytes, a mapping (sent as JSON), or a list of pieces: text or bytes to send, a number (a pause in seconds),
-            an event to wait for, a function to call.
+        body: A turn, text, bytes, a mapping (sent as JSON), or any iterable of pieces: text or bytes to send, a number (a pause in
+            seconds), an event to wait for, a function to call. It may be endless, unless its length must be told.
         status, reason, headers: As they go out; the content type is `text/event-stream` (`application/json` for a mapping) unless
             `headers` has one.
         framing: `chunked` transfer encoding; `close`: no length, the body ends with the connection; `length`: a `Content-Length`.
@@ -276,22 +276,26 @@ class SseServer:
             request.answered.set()
 
     def _send(self, connection: socket.socket, given: Answer, request: Request) -> bool:
-        pieces = list(_split(_body_pieces(given.body, request), given))
-        length = sum(len(piece) for piece in pieces if isinstance(piece, bytes))
+        pieces: Iterable[BodyPiece] = _split(_body_pieces(given.body, request), given)
+        length = 0
+        if given.framing == "length":
+            pieces = list(pieces)
+            length = sum(len(piece) for piece in pieces if isinstance(piece, bytes))
         connection.sendall(_head(given, length))
-        left = given.cut_at if given.cut_at is not None else length
+        left = given.cut_at
         is_first = True
         for piece in pieces:
             if not isinstance(piece, bytes):
                 self._wait(piece)
                 continue
-            if left <= 0 and given.cut_at is not None:
+            if left is not None and left <= 0:
                 break
             if given.pause and not is_first:
                 self._wait(given.pause)
             is_first = False
-            piece = piece[:left]
-            left -= len(piece)
+            if left is not None:
+                piece = piece[:left]
+                left -= len(piece)
             if piece:
                 connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece) if given.framing == "chunked" else piece)
         if given.cut or given.cut_at is not None:
@@ -330,7 +334,7 @@ def _body_pieces(body: Body, request: Request) -> Iterator[BodyPiece]:
         yield from body
 
 
-def _split(pieces: Iterator[BodyPiece], given: Answer) -> Iterator[bytes | BodyPiece]:
+def _split(pieces: Iterable[BodyPiece], given: Answer) -> Iterator[BodyPiece]:
     """Cut the body as the answer wants it: bytes to send, and gates."""
     waiting = b""
     offset = 0

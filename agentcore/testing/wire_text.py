@@ -153,12 +153,14 @@ class _ResponsesText:
         pieces = part.pieces
         text = "".join(piece for piece in pieces if isinstance(piece, str))
         if isinstance(part, CallPart):
-            item = {"id": item_id, "type": "function_call", "call_id": ids.next_id(part), "name": part.name}
-            begun = {**item, "arguments": "", "status": "in_progress"}
-            done = {**item, "arguments": text, "status": "completed"}
+            item: dict[str, Any] = {"id": item_id, "type": "function_call", "call_id": ids.next_id(part), "name": part.name}
+            begun: dict[str, Any] = {**item, "arguments": "", "status": "in_progress"}
+            done: dict[str, Any] = {**item, "arguments": text, "status": "completed"}
             before: list[str] = []
             delta_type, delta_fields = "response.function_call_arguments.delta", at
-            after = [("response.function_call_arguments.done", {**at, "name": part.name, "arguments": text})]
+            after: list[tuple[str, dict[str, Any]]] = [
+                ("response.function_call_arguments.done", {**at, "name": part.name, "arguments": text})
+            ]
         elif isinstance(part, ThinkingPart):
             summary = {"type": "summary_text", "text": text}
             at_part = {**at, "summary_index": 0}
@@ -166,7 +168,7 @@ class _ResponsesText:
             done = {"id": item_id, "type": "reasoning", "summary": [summary]}
             if part.signature is not None:
                 done["encrypted_content"] = part.signature
-            empty = {"type": "summary_text", "text": ""}
+            empty: dict[str, Any] = {"type": "summary_text", "text": ""}
             before = ["response.reasoning_summary_part.added"]
             delta_type, delta_fields = "response.reasoning_summary_text.delta", at_part
             after = [
@@ -174,7 +176,7 @@ class _ResponsesText:
                 ("response.reasoning_summary_part.done", {**at_part, "part": summary}),
             ]
         else:
-            content = {"type": "output_text", "text": text, "annotations": []}
+            content: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
             empty = {**content, "text": ""}
             at_part = {**at, "content_index": 0}
             begun = {"id": item_id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}
@@ -258,8 +260,10 @@ def anthropic_messages(turn: Turn, model: str) -> Iterator[BodyPiece]:
             delta_type, key = "text_delta", "text"
         yield event("content_block_start", index=index, content_block=block)
         for piece in part.pieces:
-            is_text = isinstance(piece, str)
-            yield event("content_block_delta", index=index, delta={"type": delta_type, key: piece}) if is_text else piece  # type: ignore[misc]
+            if isinstance(piece, str):
+                yield event("content_block_delta", index=index, delta={"type": delta_type, key: piece})
+            else:
+                yield piece
         if isinstance(part, ThinkingPart) and part.signature is not None:
             delta = {"type": "signature_delta", "signature": part.signature}
             yield event("content_block_delta", index=index, delta=delta)
