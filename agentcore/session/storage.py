@@ -1,0 +1,196 @@
+"""What a session storage and its repo must do, and the half of it that all storages share.
+
+A storage keeps raw entries in the order in which they were appended. Reading goes through its `EntryIndex`; writing is one method,
+`append`, which returns when the entry is stored. So a new storage has to know three things: how to read its entries when it opens,
+how to write one line, and how to close.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from agentcore.codec import OMIT_NONE, Json, dumps
+from agentcore.errors import SessionError
+from agentcore.session.entries import RawEntry, SessionTreeEntry, encode_entry, entry_fault, new_entry_id, now_iso
+
+if TYPE_CHECKING:
+    from agentcore.session.session import Session
+    from agentcore.session.tree import EntryIndex
+
+Fsync = Literal["every", "never"]
+"""When the operating system is told to write to the disk: after every entry, or when it likes."""
+
+ForkPosition = Literal["before", "at"]
+"""Where a fork ends: before a user message, so that it can be said again, or with the entry itself."""
+
+
+class EntryNotStoredError(SessionError):
+    """An entry could not be written: the disk is full, the file is gone, … The session is as it was before.
+
+    `entry` is the raw entry that is not stored; appending it once more is safe.
+    """
+
+    def __init__(self, text: str, *, entry: RawEntry) -> None:
+        super().__init__(text, code="not_stored")
+        self.entry = entry
+        self.entry_id: str = entry["id"]
+
+
+@dataclass
+class SessionMetadata(Json):
+    """Which session this is. `path` is None for a session in memory; `created_at` is an ISO-8601 string."""
+
+    id: str
+    created_at: str
+    cwd: str = ""
+    path: str | None = field(default=None, metadata=OMIT_NONE)
+    parent_session_path: str | None = field(default=None, metadata=OMIT_NONE)
+    metadata: dict[str, Any] | None = field(default=None, metadata=OMIT_NONE)
+
+
+@runtime_checkable
+class SessionStorage(Protocol):
+    """Where the entries of one session are kept."""
+
+    @property
+    def metadata(self) -> SessionMetadata:
+        """Which session this is."""
+        ...
+
+    @property
+    def index(self) -> EntryIndex:
+        """The entries, in memory, for reading."""
+        ...
+
+    def append(self, entry: SessionTreeEntry | Mapping[str, Any]) -> str:
+        """Store an entry and return its id. A missing id, parent (the leaf) or time is filled in.
+
+        Raises:
+            EntryNotStoredError: It could not be written. Nothing has changed.
+            SessionError: The entry has no valid frame, or its id is taken.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of files and locks. Reading goes on, appending does not."""
+        ...
+
+
+class SessionRepo(Protocol):
+    """Where sessions are kept, made, found and copied."""
+
+    def create(
+        self,
+        *,
+        cwd: str | None = None,
+        session_id: str | None = None,
+        parent_session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Make a session."""
+        ...
+
+    def open(self, session: SessionMetadata | str) -> Session:
+        """Open a session for writing, by what `list` says of it or by its path or id."""
+        ...
+
+    def list(self, cwd: str | None = None) -> Sequence[SessionMetadata]:
+        """Return the sessions, those of one working directory or all; the newest first."""
+        ...
+
+    def delete(self, session: SessionMetadata | str) -> None:
+        """Delete a session for good."""
+        ...
+
+    def fork(
+        self,
+        source: Session | SessionMetadata | str,
+        *,
+        entry_id: str | None = None,
+        position: ForkPosition = "before",
+        session_id: str | None = None,
+        cwd: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent_session: str | None = None,
+    ) -> Session:
+        """Copy a session, or its path up to an entry, into a new one."""
+        ...
+
+
+class EntryStorage:
+    """The base of the library's storages: completes an entry, has it written, then shows it to readers.
+
+    Threads: `append` may be called from any thread; entries are stored one after the other, each a child of the leaf that the one
+    before left. Reading while another thread appends sees the session before or after it.
+    """
+
+    def __init__(self, metadata: SessionMetadata, index: EntryIndex) -> None:
+        self._metadata = metadata
+        self._index = index
+        # _lock guards the step from "written" to "seen in the index", and with it the order of the lines. It is held while a
+        # line is written, on purpose: two entries must never have the same leaf as parent by accident.
+        self._lock = threading.RLock()
+        self._is_closed = False
+
+    @property
+    def metadata(self) -> SessionMetadata:
+        """Which session this is."""
+        return self._metadata
+
+    @property
+    def index(self) -> EntryIndex:
+        """The entries, in memory, for reading."""
+        return self._index
+
+    def append(self, entry: SessionTreeEntry | Mapping[str, Any]) -> str:
+        """Store an entry and return its id. A missing id, parent (the leaf) or time is filled in.
+
+        Raises:
+            EntryNotStoredError: It could not be written. Nothing has changed.
+            SessionError: The entry has no valid frame, or its id is taken.
+        """
+        given = encode_entry(entry)
+        with self._lock:
+            if self._is_closed:
+                raise SessionError(f"session {self._metadata.id} is closed; open it again to append to it", code="closed")
+            self._prepare_append()
+            raw = self._complete(given)
+            line = dumps(raw)
+            self._write(line, raw)
+            # Read back from its own line: what is in memory is what a reader of the file will see (NaN is null, a key is a string).
+            self._index.add(json.loads(line))
+        made: str = raw["id"]
+        return made
+
+    def close(self) -> None:
+        """Let go of files and locks. Reading goes on, appending does not."""
+        with self._lock:
+            self._is_closed = True
+
+    def _complete(self, given: RawEntry) -> RawEntry:
+        index = self._index
+        raw: RawEntry = {"type": given.get("type")}
+        raw["id"] = given["id"] if "id" in given else new_entry_id(index.by_id)
+        if "parentId" in given:
+            raw["parentId"] = given["parentId"]
+        else:
+            raw["parentId"] = index.leaf_id if given.get("type") == "leaf" else index.valid_leaf_id()
+        raw["timestamp"] = given["timestamp"] if "timestamp" in given else now_iso()
+        raw.update(given)
+        fault = entry_fault(raw)
+        if fault is not None:
+            raise SessionError(f"the entry {fault}; it is not stored", code="invalid_entry")
+        if raw["id"] in index.by_id:
+            raise SessionError(f"the session has an entry {raw['id']!r} already; leave the id out to get a new one", code="invalid_entry")
+        return raw
+
+    def _prepare_append(self) -> None:
+        """Bring the index up to date with what is stored."""
+
+    def _write(self, line: str, raw: RawEntry) -> None:
+        """Store one line. Raises `EntryNotStoredError`, and leaves nothing behind then."""
+        raise NotImplementedError
