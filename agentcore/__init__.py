@@ -1,0 +1,85 @@
+"""LLM agents in plain synchronous Python: an `Agent`, the loop under it, tools, sessions, a harness above.
+
+Here are the public names, and nothing else. The words, the loop and the agent are imported with the package; whatever needs a
+library of its own (requests, jsonschema, …) comes when its name is first used.
+"""
+
+# The lists are packed and sorted by room: this file is read as an index.
+# ruff: noqa: I001, RUF022
+# fmt: off
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentcore.abort import AbortController, AbortSignal
+from agentcore.custom_messages import (
+    AgentMessage, BashExecutionMessage, BranchSummaryMessage, CompactionSummaryMessage, CustomMessage, OtherMessage,
+    bash_execution_to_text,
+)
+from agentcore.errors import (
+    AgentAbortedError, AgentBusyError, AgentCoreError, AgentRunError, EntryNotFoundError, EnvironmentFileError, ErrorKind,
+    HarnessBusyError, HarnessError, SessionCorruptError, SessionError, SessionLockedError, ToolArgumentsError,
+)
+from agentcore.events import (
+    AgentEndEvent, AgentEvent, AgentStartEvent, AssistantMessageEvent, DoneEvent, ErrorEvent, MessageEndEvent,
+    MessageStartEvent, MessageUpdateEvent, RetryEvent, StartEvent, TextDeltaEvent, TextEndEvent, TextStartEvent,
+    ThinkingDeltaEvent, ThinkingEndEvent, ThinkingStartEvent, ToolCallDeltaEvent, ToolCallEndEvent, ToolCallStartEvent,
+    ToolExecutionEndEvent, ToolExecutionStartEvent, ToolExecutionUpdateEvent, TurnEndEvent, TurnStartEvent,
+)
+from agentcore.llm.request import Context, StreamFn, StreamOptions
+from agentcore.messages import (
+    AgentToolResult, AgentToolResultMutable, AssistantMessage, Cost, ImageContent, Message, MessageContent, StopReason,
+    TextContent, ThinkingContent, ToolCall, ToolResultMessage, Usage, UserMessage,
+)
+from agentcore.models import Model, ModelCost, ThinkingLevel
+from agentcore.tools.agent_tool import AgentTool, EXECUTION_PARALLEL, EXECUTION_SEQUENTIAL, ToolExecutionMode
+from agentcore.transcript import (
+    PromptInput, convert_to_llm, dump_messages, load_messages, normalize_prompt_input, pair_tool_results,
+)
+
+if TYPE_CHECKING:
+    from agentcore import testing as testing
+
+__all__ = [
+    # tools
+    "AgentTool", "EXECUTION_PARALLEL", "EXECUTION_SEQUENTIAL", "ToolExecutionMode",
+    # llm
+    "Context", "StreamFn", "StreamOptions",
+    # words
+    "AbortController", "AbortSignal", "AgentAbortedError", "AgentBusyError", "AgentCoreError", "AgentEndEvent", "AgentEvent",
+    "AgentMessage", "AgentRunError", "AgentStartEvent", "AgentToolResult", "AgentToolResultMutable", "AssistantMessage",
+    "AssistantMessageEvent", "BashExecutionMessage", "BranchSummaryMessage", "CompactionSummaryMessage", "Cost",
+    "CustomMessage", "DoneEvent", "EntryNotFoundError", "EnvironmentFileError", "ErrorEvent", "ErrorKind", "HarnessBusyError",
+    "HarnessError", "ImageContent", "Message", "MessageContent", "MessageEndEvent", "MessageStartEvent", "MessageUpdateEvent",
+    "Model", "ModelCost", "OtherMessage", "PromptInput", "RetryEvent", "SessionCorruptError", "SessionError",
+    "SessionLockedError", "StartEvent", "StopReason", "TextContent", "TextDeltaEvent", "TextEndEvent", "TextStartEvent",
+    "ThinkingContent", "ThinkingDeltaEvent", "ThinkingEndEvent", "ThinkingLevel", "ThinkingStartEvent", "ToolArgumentsError",
+    "ToolCall", "ToolCallDeltaEvent", "ToolCallEndEvent", "ToolCallStartEvent", "ToolExecutionEndEvent",
+    "ToolExecutionStartEvent", "ToolExecutionUpdateEvent", "ToolResultMessage", "TurnEndEvent", "TurnStartEvent", "Usage",
+    "UserMessage", "bash_execution_to_text", "convert_to_llm", "dump_messages", "load_messages", "normalize_prompt_input",
+    "pair_tool_results",
+]
+
+if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would let every misspelt name pass
+    _LAZY = {
+    }
+    _HOMES = {name: module for module, names in _LAZY.items() for name in names}
+    _SUBMODULES = ("testing",)
+
+    def __getattr__(name):
+        import importlib
+
+        if name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+        elif name in _SUBMODULES:
+            value = importlib.import_module(f"agentcore.{name}")
+        elif name == "__version__":
+            value = importlib.import_module("importlib.metadata").version("agentcore-sync")
+        else:
+            raise AttributeError(f"module 'agentcore' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__, *_SUBMODULES})
