@@ -1,8 +1,8 @@
 """Grows the partial answer of a stream, each delta at constant cost.
 
-A block that is still growing is an instance of a subclass that keeps its pieces in a list: appending is all that a delta costs, and
-only who reads `text`, `thinking` or `arguments` pays for joining or parsing them. When the block ends, the same object becomes one of
-the plain class. So whoever holds a partial always sees plain messages, and a finished answer is nothing but plain messages.
+A block that is still growing is an instance of a subclass that keeps its pieces in a list: appending is all that a delta costs,
+and only who reads `text`, `thinking` or `arguments` pays for joining or parsing them. When the block ends, the same object becomes
+one of the plain class. So who holds a partial sees nothing but messages, and a finished answer is nothing but plain ones.
 
 Every method returns the event that says what it did; the wire format yields it.
 """

@@ -1,0 +1,84 @@
+"""API keys: from the call, else from the environment.
+
+A key is looked up by the *provider* of a model, never by its wire format: a server that speaks OpenAI's format does not get OpenAI's
+key. A model that brings a header of its own for it (`Model.headers`, `StreamOptions.headers`) needs no key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from agentcore.models import Model
+
+# Where the name is not PROVIDER_API_KEY.
+_VARIABLES: dict[str, tuple[str, ...]] = {
+    "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "google-generative-ai": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "moonshotai": ("MOONSHOT_API_KEY",),
+    "azure-openai": ("AZURE_OPENAI_API_KEY",),
+    "huggingface": ("HF_TOKEN",),
+    "vercel-ai-gateway": ("AI_GATEWAY_API_KEY",),
+    "opencode-go": ("OPENCODE_API_KEY",),
+    "cloudflare-workers-ai": ("CLOUDFLARE_API_KEY",),
+    "cloudflare-ai-gateway": ("CLOUDFLARE_API_KEY",),
+    "together": ("TOGETHER_API_KEY",),
+}
+
+WITHOUT_KEY = frozenset(
+    {"openai-compatible", "ollama", "llama.cpp", "llama-cpp", "lm-studio", "lmstudio", "vllm", "local", "scripted"}
+)
+"""Providers that are asked without a key where none is given. None of them has one in the environment."""
+
+_KEY_HEADERS = frozenset(
+    {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cf-aig-authorization", "proxy-authorization", "cookie"}
+)
+
+
+def key_variables(provider: str) -> tuple[str, ...]:
+    """Return the environment variables that may hold the key of a provider, the first one set counts."""
+    if provider in WITHOUT_KEY or not provider:
+        return ()
+    return _VARIABLES.get(provider) or (provider.upper().replace("-", "_").replace(".", "_") + "_API_KEY",)
+
+
+def key_from_environment(provider: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """Return the key of a provider that the environment holds, None where it holds none."""
+    for name in key_variables(provider):
+        value = (os.environ if environ is None else environ).get(name, "").strip()
+        if value:
+            return value
+    return None
+
+
+def find_key(model: Model, api_key: str | None) -> str | None:
+    """Return the key for a model: the one given, else that of the environment."""
+    return (api_key or "").strip() or key_from_environment(model.provider)
+
+
+def brings_own_key(headers: Mapping[str, str | None]) -> bool:
+    """Whether there is a header that carries a key."""
+    return any(value and name.lower() in _KEY_HEADERS for name, value in headers.items())
+
+
+def missing_key_text(model: Model) -> str:
+    """Say that there is no key, and the ways to give one."""
+    names = " or ".join(key_variables(model.provider)) or "a key"
+    return f"no API key for the provider {model.provider or '(none)'}: set {names}, or give api_key or get_api_key"
+
+
+def secrets_in(headers: Mapping[str, str]) -> list[str]:
+    """Return what must not be shown of the headers of a request, longest first."""
+    found: set[str] = set()
+    for name, value in headers.items():
+        lower = name.lower()
+        if lower in _KEY_HEADERS or "token" in lower or "secret" in lower or "key" in lower:
+            found.update((value, value.rpartition(" ")[2]))
+    return sorted((secret for secret in found if len(secret) >= 4), key=len, reverse=True)
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """Put `***` in the place of every secret."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
