@@ -1,7 +1,7 @@
 """API keys: from the call, else from the environment.
 
-A key is looked up by the *provider* of a model, never by its wire format: a server that speaks OpenAI's format does not get OpenAI's
-key. A model that brings a header of its own for it (`Model.headers`, `StreamOptions.headers`) needs no key.
+A key is looked up by the *provider* of a model, never by its wire format: a server that speaks OpenAI's format does not get
+OpenAI's key. A model that brings a header of its own for it (`Model.headers`, `StreamOptions.headers`) needs no key.
 """
 
 from __future__ import annotations

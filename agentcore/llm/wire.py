@@ -223,7 +223,13 @@ class _Exchange:
 
     def _headers(self, request: WireRequest) -> dict[str, str]:
         headers = {"content-type": "application/json", "user-agent": _user_agent(), "accept": "text/event-stream"}
-        return _merge({**headers, **request.headers}, self.model.headers, self.options.headers)
+        merged = _merge({**headers, **request.headers}, self.model.headers, self.options.headers)
+        for name, value in merged.items():
+            if not isinstance(value, str) or not value.isprintable() or not value.isascii():
+                raise setup_failure(
+                    f"the header {name} cannot be sent: it must be ASCII text without line breaks, as must API keys"
+                )
+        return merged
 
     def _body(self, request: WireRequest) -> bytes:
         payload = request.body
@@ -260,15 +266,8 @@ class _Exchange:
         )
         self._http = http
         took = (time.monotonic() - started) * 1000
-        logger.debug(
-            "%s %s: %d bytes to %s, status %d after %.0f ms",
-            self.model.provider,
-            self.model.id,
-            len(body),
-            http.host,
-            http.status,
-            took,
-        )
+        asked = f"{self.model.provider} {self.model.id}: {len(body)} bytes to {http.host}"
+        logger.debug("%s, status %d after %.0f ms", asked, http.status, took)
         if options.on_response is not None:
             self.kind_of_exception = "hook"
             on_response = fit_callback(options.on_response, ("response", "model"), what="on_response")
@@ -289,9 +288,8 @@ class _Exchange:
         failure = classify(http.status, http.headers, text, http.reason)
         if http.status in (404, 405) and failure.kind == "request":
             path = url.partition("?")[0].split("/", 3)[-1]
-            return Failure(
-                "request", failure.retryable, f"{failure.text}; check base_url and the model's id (asked for /{path})", http.status
-            )
+            text = f"{failure.text}; check base_url and the model's id (asked for /{path})"
+            return Failure("request", failure.retryable, text, http.status)
         return failure
 
     def _set_guard(self, guard: SocketGuard) -> None:
@@ -325,22 +323,25 @@ class _Exchange:
             text = f"connection broken: the stream of {http.host} ended without its {self.format.terminal}, inside an event"
             raise RequestFailed(Failure("network", True, text)) from None
         except StalledStream:
-            text = f"{http.host} stalled: timed out after {options.stall_timeout:g} s without an event, see StreamOptions.stall_timeout"
-            raise RequestFailed(Failure("timeout", True, text)) from None
+            raise self._stalled(http) from None
         except RequestFailed as error:
             self._heed()
             if error.failure.kind == "timeout":
-                text = f"{http.host} stalled: timed out after {options.stall_timeout or 0:g} s without an event, see StreamOptions.stall_timeout"
-                raise RequestFailed(Failure("timeout", True, text)) from None
+                raise self._stalled(http) from None
             raise
-        # A body that an abort shut looks like a good end, so the signal decides; but what was complete stays complete.
+        # A body that an abort shut looks like a good end, so the signal decides, before anything else.
+        self._heed()
         if last is None:
-            self._heed()
             text = f"the stream of {http.host} ended without its {self.format.terminal}: the answer is not complete"
             raise RequestFailed(Failure("protocol", True, text))
         http.drain()
         self.close()
         yield last
+
+    def _stalled(self, http: HttpAnswer) -> RequestFailed:
+        limit = self.options.stall_timeout or 0
+        text = f"{http.host} stalled: timed out after {limit:g} s without an event, see StreamOptions.stall_timeout"
+        return RequestFailed(Failure("timeout", True, text))
 
     def _check_is_stream(self, http: HttpAnswer) -> Any:
         """Return what reads the body; refuse a body that is no event stream, with its text."""
