@@ -7,15 +7,16 @@ how to write one line, and how to close.
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from agentcore.codec import OMIT_NONE, Json, dumps
 from agentcore.errors import SessionError
-from agentcore.session.entries import RawEntry, SessionTreeEntry, encode_entry, entry_fault, new_entry_id, now_iso
+from agentcore.session.entries import RawEntry, SessionTreeEntry, encode_entry, entry_fault, entry_name, new_entry_id, now_iso
 
 if TYPE_CHECKING:
     from agentcore.session.session import Session
@@ -121,6 +122,9 @@ class SessionRepo(Protocol):
         ...
 
 
+StorageT = TypeVar("StorageT", bound="EntryStorage")
+
+
 class EntryStorage:
     """The base of the library's storages: completes an entry, has it written, then shows it to readers.
 
@@ -157,14 +161,25 @@ class EntryStorage:
         with self._lock:
             if self._is_closed:
                 raise SessionError(f"session {self._metadata.id} is closed; open it again to append to it", code="closed")
-            self._prepare_append()
-            raw = self._complete(given)
-            line = dumps(raw)
-            self._write(line, raw)
-            # Read back from its own line: what is in memory is what a reader of the file will see (NaN is null, a key is a string).
+            if "id" not in given:
+                given["id"] = new_entry_id(self._index.by_id)
+            try:
+                self._prepare_append()
+                raw = self._complete(given)
+                line = dumps(raw)
+                self._write(line)
+            except OSError as error:
+                raise EntryNotStoredError(self._not_stored_text(given, error), entry=given) from error
+            # Read back from its own line, so that what is in memory is what a reader of the file will see: NaN is null there.
             self._index.add(json.loads(line))
         made: str = raw["id"]
         return made
+
+    def __enter__(self: StorageT) -> StorageT:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let go of files and locks. Reading goes on, appending does not."""
@@ -172,9 +187,9 @@ class EntryStorage:
             self._is_closed = True
 
     def _complete(self, given: RawEntry) -> RawEntry:
+        """Return the entry with all that was left out, in the order in which pi writes the keys."""
         index = self._index
-        raw: RawEntry = {"type": given.get("type")}
-        raw["id"] = given["id"] if "id" in given else new_entry_id(index.by_id)
+        raw: RawEntry = {"type": given.get("type"), "id": given["id"]}
         if "parentId" in given:
             raw["parentId"] = given["parentId"]
         else:
@@ -185,12 +200,24 @@ class EntryStorage:
         if fault is not None:
             raise SessionError(f"the entry {fault}; it is not stored", code="invalid_entry")
         if raw["id"] in index.by_id:
-            raise SessionError(f"the session has an entry {raw['id']!r} already; leave the id out to get a new one", code="invalid_entry")
+            raise SessionError(
+                f"the session has an entry {raw['id']!r} already; leave the id out for a new one", code="invalid_entry"
+            )
         return raw
+
+    def _not_stored_text(self, raw: RawEntry, error: OSError) -> str:
+        where = self._metadata.path or f"session {self._metadata.id}"
+        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            way_out = "make room there"
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            way_out = "make it writable"
+        else:
+            way_out = "see to that"
+        return f"{entry_name(raw)} is not stored in {where}: {error.strerror or error}; {way_out} and append it again"
 
     def _prepare_append(self) -> None:
         """Bring the index up to date with what is stored."""
 
-    def _write(self, line: str, raw: RawEntry) -> None:
-        """Store one line. Raises `EntryNotStoredError`, and leaves nothing behind then."""
+    def _write(self, line: str) -> None:
+        """Store one line. Raises OSError, and leaves nothing behind then."""
         raise NotImplementedError

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentcore.codec import Json
-from agentcore.errors import EntryNotFoundError, SessionCorruptError
+from agentcore.errors import EntryNotFoundError, SessionCorruptError, SessionError
 from agentcore.session.entries import RawEntry, entry_name
 
 
@@ -200,3 +200,28 @@ class EntryIndex:
             if len(path) > limit:
                 raise SessionCorruptError(f"the parents of {entry_name(raw)} go round in a circle")
             raw = parent
+
+
+def entries_for_fork(index: EntryIndex, entry_id: str | None, position: str) -> list[RawEntry]:
+    """Return what a fork copies: all entries, or the whole path up to an entry, without the leaf entries.
+
+    Raises:
+        SessionError: The entry is not there, or position `before` was asked for at something else than a user message; `code` is
+            `invalid_fork_target`.
+    """
+    if entry_id is None:
+        return list(index.raws)
+    raw = index.by_id.get(entry_id)
+    if raw is None:
+        raise SessionError(f"cannot fork at entry {entry_id!r}: the session does not have it", code="invalid_fork_target")
+    if position == "at":
+        return index.whole_path(entry_id)
+    if position != "before":
+        raise ValueError(f"position must be 'before' or 'at', not {position!r}")
+    message = raw.get("message")
+    if raw["type"] != "message" or not isinstance(message, dict) or message.get("role") != "user":
+        raise SessionError(
+            f"cannot fork before {entry_name(raw)}: it is no user message; position='at' forks with any entry",
+            code="invalid_fork_target",
+        )
+    return index.whole_path(raw["parentId"]) if raw["parentId"] else []
