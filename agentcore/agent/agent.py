@@ -1,0 +1,761 @@
+"""The `Agent`: what a user holds in the hand."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Literal, Protocol, Union
+
+from agentcore.abort import AbortSignal
+from agentcore.agent.queues import PendingMessageQueue, QueueMode
+from agentcore.agent.state import UNKNOWN_MODEL, AgentState
+from agentcore.callbacks import fit_callback
+from agentcore.custom_messages import AgentMessage
+from agentcore.errors import AgentBusyError
+from agentcore.events import (
+    AgentEndEvent,
+    AgentEvent,
+    AssistantMessageEvent,
+    ErrorEvent,
+    MessageEndEvent,
+    MessageStartEvent,
+    MessageUpdateEvent,
+    TurnEndEvent,
+)
+from agentcore.llm.request import Context, StreamFn, StreamOptions
+from agentcore.loop.config import (
+    AgentContext,
+    AgentEventSink,
+    AgentLoopConfig,
+    AgentLoopTurnUpdate,
+    PrepareNextTurnContext,
+    QueueName,
+    RetryPolicy,
+)
+from agentcore.loop.event_stream import EventChannel, RunStream
+from agentcore.loop.response import default_stream
+from agentcore.loop.run import Run
+from agentcore.loop.tool_calls import error_text
+from agentcore.loop.turns import run_agent_loop, run_agent_loop_continue
+from agentcore.messages import AssistantMessage, ImageContent, TextContent, ToolResultMessage, Usage
+from agentcore.models import Model, ThinkingLevel
+from agentcore.tools.agent_tool import AgentTool, ToolExecutionMode
+from agentcore.transcript import PromptInput, normalize_prompt_input
+
+ImageInput = Union[ImageContent, bytes, str, "os.PathLike[str]"]
+"""An image for a prompt: a content block, the bytes of a file, or its path."""
+
+_log = logging.getLogger("agentcore")
+
+
+class AgentSession(Protocol):
+    """What an agent needs of a session: a place to store messages, and the conversation so far."""
+
+    def append_message(self, message: Any) -> str:
+        """Store a message; when this returns, it is stored."""
+
+    def build_context(self) -> Any:
+        """Return an object with `messages`, `thinking_level` and `model` of the conversation."""
+
+
+class _Hook:
+    """A hook of the agent: fitted to the arguments that there are when it is set, and read back as it was given."""
+
+    def __set_name__(self, owner: type[Agent], name: str) -> None:
+        self._name = name
+
+    def __get__(self, agent: Agent, owner: type[Agent]) -> Callable[..., Any] | None:
+        return agent._hooks.get(self._name)
+
+    def __set__(self, agent: Agent, hook: Callable[..., Any] | None) -> None:
+        agent._config.set_hook(self._name, hook)
+        agent._hooks[self._name] = hook
+
+
+class _NextTurnHook(_Hook):
+    """The two hooks after a turn share one of the loop's."""
+
+    _NAMES: ClassVar = {"prepare_next_turn": ("signal",), "prepare_next_turn_with_context": ("context", "signal")}
+
+    def __set__(self, agent: Agent, hook: Callable[..., Any] | None) -> None:
+        fitted = hook if hook is None else fit_callback(hook, self._NAMES[self._name], what=self._name)
+        agent._next_turn_hooks[self._name] = fitted
+        agent._hooks[self._name] = hook
+        is_set = any(fitted is not None for fitted in agent._next_turn_hooks.values())
+        agent._config.prepare_next_turn = agent._prepare_next_turn if is_set else None
+
+
+class _Subscription:
+    __slots__ = ("call", "is_active")
+
+    def __init__(self, call: Callable[[AgentEvent, AbortSignal], Any]) -> None:
+        self.call = call
+        self.is_active = True
+
+
+class Agent:
+    """A conversation with a model that may call tools.
+
+    Args:
+        model: A `Model`, or a string `"provider/id"`. None is allowed; then the first request fails and says so.
+        system_prompt: Tells the model who it is.
+        tools: `AgentTool`s; `@tool` makes one out of a function.
+        messages: The conversation so far.
+        thinking_level: How much a reasoning model thinks.
+        stream_fn: Asks the model; default: `agentcore.llm.stream`.
+        convert_to_llm, transform_context, get_api_key, before_tool_call, after_tool_call, should_stop_after_turn: Hooks, see
+            `AgentLoopConfig`. `prepare_next_turn(signal)` and `prepare_next_turn_with_context(context, signal)` are asked after
+            each turn; where both are set, the second one's fields go before the first one's.
+        tool_execution: Whether the calls of one answer run at the same time.
+        steering_mode, follow_up_mode: How many waiting messages go into one turn: `"one-at-a-time"` or `"all"`.
+        max_tool_workers: How many calls run at the same time at most.
+        tool_grace: Seconds that a tool has to return after an abort; then the run goes on without it.
+        tool_context: What tools get as `context`.
+        retry: When an answer that broke off is asked for again; None never.
+        session: Stores each message before any listener hears of it. The agent starts with the session's conversation.
+        session_id, thinking_budgets, transport, max_retry_delay_ms: See `StreamOptions`.
+        stream_options: How requests are made.
+
+    Raises:
+        TypeError: A hook needs more arguments than there are, a tool is none, …
+
+    Threads:
+        Every method may be called from any thread; those that wait not from inside the agent's own run. An idle agent owns none.
+
+    Example:
+        >>> with Agent(model="openai/gpt-5-mini", system_prompt="Be brief.") as agent:
+        ...     print(agent.run("What is the capital of France?").text)
+        Paris.
+    """
+
+    convert_to_llm = _Hook()
+    transform_context = _Hook()
+    get_api_key = _Hook()
+    before_tool_call = _Hook()
+    after_tool_call = _Hook()
+    should_stop_after_turn = _Hook()
+    prepare_next_turn = _NextTurnHook()
+    prepare_next_turn_with_context = _NextTurnHook()
+
+    def __init__(
+        self,
+        *,
+        model: Model | str | None = None,
+        system_prompt: str = "",
+        tools: Iterable[AgentTool] = (),
+        messages: Iterable[AgentMessage] = (),
+        thinking_level: ThinkingLevel = "off",
+        stream_fn: StreamFn | None = None,
+        convert_to_llm: Callable[..., Any] | None = None,
+        transform_context: Callable[..., Any] | None = None,
+        get_api_key: Callable[..., str | None] | None = None,
+        before_tool_call: Callable[..., Any] | None = None,
+        after_tool_call: Callable[..., Any] | None = None,
+        prepare_next_turn: Callable[..., Any] | None = None,
+        prepare_next_turn_with_context: Callable[..., Any] | None = None,
+        should_stop_after_turn: Callable[..., Any] | None = None,
+        tool_execution: ToolExecutionMode | Literal["sequential", "parallel"] = ToolExecutionMode.PARALLEL,
+        steering_mode: QueueMode = "one-at-a-time",
+        follow_up_mode: QueueMode = "one-at-a-time",
+        max_tool_workers: int = 32,
+        tool_grace: float = 2.0,
+        tool_context: Any = None,
+        retry: RetryPolicy | None = RetryPolicy(),  # noqa: B008 (never changed)
+        session: AgentSession | None = None,
+        session_id: str | None = None,
+        thinking_budgets: dict[str, int] | None = None,
+        transport: str | None = None,
+        max_retry_delay_ms: int | None = None,
+        stream_options: StreamOptions | None = None,
+    ) -> None:
+        messages = list(messages)
+        if session is not None:
+            if messages:
+                raise ValueError("pass messages or a session, not both: a session brings its own conversation")
+            stored = session.build_context()
+            messages = list(stored.messages)
+            if model is None and stored.model is not None:
+                model = _stored_model(stored.model)
+            if thinking_level == "off" and stored.thinking_level:
+                thinking_level = stored.thinking_level
+        self._state = AgentState(
+            system_prompt=system_prompt,
+            model=find_model(model),
+            thinking_level=thinking_level,
+            tools=tools,
+            messages=messages,
+        )
+        self._config = AgentLoopConfig(
+            model=UNKNOWN_MODEL,
+            tool_execution=ToolExecutionMode(tool_execution),
+            tool_context=tool_context,
+            max_tool_workers=max_tool_workers,
+            tool_grace=tool_grace,
+            retry=retry,
+            session_id=session_id,
+            thinking_budgets=thinking_budgets,
+            transport=transport,
+            max_retry_delay_ms=max_retry_delay_ms,
+            stream_options=stream_options,
+        )
+        self._hooks: dict[str, Callable[..., Any] | None] = {}
+        self._next_turn_hooks: dict[str, Callable[..., Any] | None] = {}
+        self.convert_to_llm = convert_to_llm
+        self.transform_context = transform_context
+        self.get_api_key = get_api_key
+        self.before_tool_call = before_tool_call
+        self.after_tool_call = after_tool_call
+        self.should_stop_after_turn = should_stop_after_turn
+        self.prepare_next_turn = prepare_next_turn
+        self.prepare_next_turn_with_context = prepare_next_turn_with_context
+        if stream_fn is not None and not callable(stream_fn):
+            raise TypeError(
+                f"stream_fn must be callable, not {type(stream_fn).__name__}: pass a function of (model, context, options)"
+            )
+        self.stream_fn = stream_fn
+        self.session = session
+        self.steering_queue = PendingMessageQueue(steering_mode)
+        self.follow_up_queue = PendingMessageQueue(follow_up_mode)
+        # _lock guards _run and the steps "idle → busy" and "busy → idle", and changes of _listeners. Nobody's code runs while it is
+        # held. The list of listeners is only ever appended to while a run goes over it.
+        self._lock = threading.Lock()
+        self._run: Run | None = None
+        self._listeners: list[_Subscription] = []
+
+    def __repr__(self) -> str:
+        doing = "running" if self._run is not None else "idle"
+        return f"<Agent {doing}, model {self._state.model.id}, {len(self._state.messages)} messages>"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "an Agent cannot be copied or pickled, since it owns threads and queues: make a new one with the messages, "
+            "Agent(messages=agent.state.messages, …); dump_messages() and load_messages() carry them through JSON"
+        )
+
+    # --- what it knows -----------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> AgentState:
+        """The settings of the next run, the transcript, and what is going on. Live: it shows the moment."""
+        return self._state
+
+    def get_state(self) -> AgentState:
+        """Return `state`."""
+        return self._state
+
+    @property
+    def messages(self) -> list[AgentMessage]:
+        """The transcript; the same as `state.messages`."""
+        return self._state.messages
+
+    @property
+    def active_run(self) -> Run | None:
+        """The run that is going; None when the agent is idle."""
+        return self._run
+
+    @property
+    def signal(self) -> AbortSignal | None:
+        """The signal of the run that is going; None when the agent is idle."""
+        run = self._run
+        return None if run is None else run.signal
+
+    @property
+    def usage(self) -> Usage:
+        """What all answers and tool results of the transcript took, added up."""
+        total = Usage()
+        for message in list(self._state.messages):
+            if isinstance(message, (AssistantMessage, ToolResultMessage)) and message.usage is not None:
+                total = total + message.usage
+        return total
+
+    @property
+    def context_tokens(self) -> int:
+        """How many tokens the context had after the last good answer, as the provider counted; 0 where there is none."""
+        for message in reversed(list(self._state.messages)):
+            if isinstance(message, AssistantMessage) and message.stop_reason not in ("error", "aborted"):
+                return message.usage.total_tokens
+        return 0
+
+    @property
+    def steering_mode(self) -> QueueMode:
+        """How many steered messages go into one turn."""
+        return self.steering_queue.mode
+
+    @steering_mode.setter
+    def steering_mode(self, mode: QueueMode) -> None:
+        self.steering_queue.mode = mode
+
+    @property
+    def follow_up_mode(self) -> QueueMode:
+        """How many follow-ups go into one turn."""
+        return self.follow_up_queue.mode
+
+    @follow_up_mode.setter
+    def follow_up_mode(self, mode: QueueMode) -> None:
+        self.follow_up_queue.mode = mode
+
+    @property
+    def tool_execution(self) -> ToolExecutionMode:
+        """Whether the calls of one answer run at the same time. Holds from the next run on."""
+        return self._config.tool_execution
+
+    @tool_execution.setter
+    def tool_execution(self, mode: ToolExecutionMode | Literal["sequential", "parallel"]) -> None:
+        self._config.tool_execution = ToolExecutionMode(mode)
+
+    @property
+    def retry(self) -> RetryPolicy | None:
+        """When an answer that broke off is asked for again. Holds from the next run on."""
+        return self._config.retry
+
+    @retry.setter
+    def retry(self, policy: RetryPolicy | None) -> None:
+        self._config.retry = policy
+
+    @property
+    def tool_context(self) -> Any:
+        """What tools get as `context`. Holds from the next run on."""
+        return self._config.tool_context
+
+    @tool_context.setter
+    def tool_context(self, value: Any) -> None:
+        self._config.tool_context = value
+
+    @property
+    def stream_options(self) -> StreamOptions | None:
+        """How requests are made. Holds from the next run on."""
+        return self._config.stream_options
+
+    @stream_options.setter
+    def stream_options(self, options: StreamOptions | None) -> None:
+        self._config.stream_options = options
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    def prompt(self, prompt: PromptInput, images: Sequence[ImageInput] = (), *, detached: bool = False) -> Run:
+        """Start a run with a text, a message or a list of messages; returns at once.
+
+        Args:
+            images: Behind the text: `ImageContent`, paths, or the bytes of files.
+            detached: In a tool: do not let an abort of the outer run abort this one.
+
+        Raises:
+            AgentBusyError: A run is going.
+            TypeError: The prompt is neither a text nor made of messages.
+
+        Threads:
+            Any, a tool included: an abort of the tool's run then aborts this one.
+        """
+        return self._start(self._to_messages(prompt, images), is_detached=detached)
+
+    def run_prompt_messages(self, messages: Sequence[AgentMessage], *, skip_initial_steering: bool = False) -> Run:
+        """Start a run with messages that are there as such; `skip_initial_steering` leaves steered messages for its second turn."""
+        return self._start(list(messages), skips_steering=skip_initial_steering)
+
+    def continue_(self, *, detached: bool = False) -> Run:
+        """Start a run that goes on where the transcript ends.
+
+        Behind an answer, it begins with what is queued: steered messages, else follow-ups.
+
+        Raises:
+            AgentBusyError: A run is going.
+            ValueError: The transcript is empty, or ends in an answer and nothing is queued.
+        """
+        if self._run is not None:
+            raise AgentBusyError("a run is active: wait_for_idle() before continue_()")
+        messages = self._state.messages
+        if not messages:
+            raise ValueError("there are no messages to continue from: start with prompt()")
+        if messages[-1].role != "assistant":
+            return self._start(None, is_detached=detached)
+        for queue in (self.steering_queue, self.follow_up_queue):
+            queued = queue.drain()
+            if queued:
+                try:
+                    return self._start(queued, skips_steering=queue is self.steering_queue, is_detached=detached)
+                except BaseException:
+                    queue.put_back(queued)
+                    raise
+        raise ValueError(
+            "cannot continue from an assistant message with nothing queued: use prompt(), or steer() or follow_up() first"
+        )
+
+    def run(self, prompt: PromptInput, images: Sequence[ImageInput] = (), timeout: float | None = None) -> AssistantMessage:
+        """Prompt, wait, and return the last answer.
+
+        Args:
+            timeout: Seconds; when they are over the run is aborted, and `TimeoutError` is raised when it has settled.
+
+        Raises:
+            AgentRunError: The run failed.
+            AgentAbortedError: It was aborted by somebody else.
+            TimeoutError: The time was up.
+            KeyboardInterrupt: Ctrl-C; the run has been aborted.
+        """
+        run = self.prompt(prompt, images)
+        if not run.wait(timeout):
+            run.abort(f"not done within {timeout:g} s")
+            run.settle()
+            raise TimeoutError(f"the run was not done within {timeout:g} s and was aborted: give it a longer timeout")
+        run.result()
+        message = run.message
+        assert message is not None  # a run without an answer has raised
+        return message
+
+    def stream(self, prompt: PromptInput, images: Sequence[ImageInput] = (), *, detached: bool = False) -> RunStream:
+        """Start a run and return an iterator over its events, read in step; leaving it early aborts the run.
+
+        Raises:
+            AgentBusyError: A run is going.
+        """
+        channel = EventChannel()
+        run = self._start(self._to_messages(prompt, images), channel=channel, is_detached=detached)
+        return RunStream(run, channel)
+
+    def abort(self, reason: object = None) -> None:
+        """Ask the run to stop, if one is going; returns at once.
+
+        Threads:
+            Any, a listener or a tool included.
+        """
+        run = self._run
+        if run is not None:
+            run.abort(reason)
+
+    def wait_for_idle(self, timeout: float | None = None) -> bool:
+        """Block until the active run and its listeners have finished.
+
+        Args:
+            timeout: Seconds to wait; None waits without limit. When they are over the run goes on.
+
+        Returns:
+            True when the agent is idle, False when the time was up first.
+
+        Raises:
+            RuntimeError: Called on the run thread or on a tool worker of this run, also through an inner agent: it would wait
+                for itself.
+            KeyboardInterrupt: Ctrl-C; the run has been aborted.
+
+        Threads:
+            Any but those of the run itself.
+
+        Example:
+            >>> agent.wait_for_idle(timeout=30)
+            True
+        """
+        run = self._run
+        return True if run is None else run.wait(timeout)
+
+    def reset(self) -> None:
+        """Forget the transcript, the error and all queued messages; the settings stay.
+
+        Raises:
+            AgentBusyError: A run is going.
+        """
+        with self._lock:
+            if self._run is not None:
+                raise AgentBusyError("a run is active: abort() it or wait_for_idle() before reset()")
+            self._state.clear()
+        self.clear_all_queues()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if error is None:
+            self.wait_for_idle()
+            return
+        run = self._run
+        if run is not None:
+            run.abort(f"left by {kind.__name__}" if kind is not None else None)
+            run.refuse_waiting_inside()
+            run.settle()
+
+    # --- queues ------------------------------------------------------------------------------------------------------
+
+    def steer(self, message: PromptInput, images: Sequence[ImageInput] = ()) -> None:
+        """Queue a message for the next turn of the run; without a run, for the first turn of the next one.
+
+        Threads:
+            Any, a listener or a tool included.
+        """
+        for item in self._to_messages(message, images):
+            self.steering_queue.put(item)
+
+    def follow_up(self, message: PromptInput, images: Sequence[ImageInput] = ()) -> None:
+        """Queue a message for when the run would stop.
+
+        Threads:
+            Any, a listener or a tool included.
+        """
+        for item in self._to_messages(message, images):
+            self.follow_up_queue.put(item)
+
+    def clear_steering_queue(self) -> None:
+        """Drop the steered messages that wait."""
+        self.steering_queue.clear()
+
+    def clear_follow_up_queue(self) -> None:
+        """Drop the follow-ups that wait."""
+        self.follow_up_queue.clear()
+
+    def clear_all_queues(self) -> None:
+        """Drop all messages that wait."""
+        self.steering_queue.clear()
+        self.follow_up_queue.clear()
+
+    def has_queued_messages(self) -> bool:
+        """Return whether a message waits."""
+        return self.steering_queue.has_items() or self.follow_up_queue.has_items()
+
+    # --- listeners ---------------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Callable[..., Any]) -> Callable[[], None]:
+        """Tell `listener(event, signal)` everything.
+
+        Returns:
+            A function that ends this; calling it twice is harmless.
+
+        Raises:
+            TypeError: It needs more arguments than there are.
+
+        Threads:
+            The listener runs on the run thread, for each event, in the order of subscription; the run waits for it. What it raises
+            fails the run. One that is added during an event gets that event too; one that is removed gets it no more.
+        """
+        subscription = _Subscription(fit_callback(listener, ("event", "signal"), what="a listener", is_listener=True))
+        with self._lock:
+            self._listeners.append(subscription)
+
+        def unsubscribe() -> None:
+            subscription.is_active = False
+            with self._lock:
+                if self._run is None:  # else at the end of the run, which may be going over the list
+                    self._drop_inactive_listeners()
+
+        return unsubscribe
+
+    def _drop_inactive_listeners(self) -> None:
+        self._listeners[:] = [subscription for subscription in self._listeners if subscription.is_active]
+
+    # --- the run -----------------------------------------------------------------------------------------------------
+
+    def _to_messages(self, prompt: PromptInput, images: Sequence[ImageInput]) -> list[AgentMessage]:
+        return normalize_prompt_input(prompt, [to_image(image) for image in images] if images else ())
+
+    def _start(
+        self,
+        prompts: list[AgentMessage] | None,
+        *,
+        skips_steering: bool = False,
+        channel: EventChannel | None = None,
+        is_detached: bool = False,
+    ) -> Run:
+        run = Run(
+            lambda run: self._play(run, prompts, skips_steering, channel),
+            grace=self._config.tool_grace,
+            on_settled=self._on_settled,
+        )
+        with self._lock:
+            if self._run is not None:
+                raise AgentBusyError("a run is active: use steer() or follow_up() to add a message, or wait_for_idle() first")
+            self._run = run
+            self._state.begin()
+        if channel is not None:
+            run.attach_reader(channel.release, channel.end)
+        try:
+            run.start(is_detached=is_detached)
+        except RuntimeError:
+            self._on_settled()
+            raise
+        return run
+
+    def _on_settled(self) -> None:
+        with self._lock:
+            self._run = None
+            self._state.settle()
+            self._drop_inactive_listeners()
+
+    def _play(
+        self, run: Run, prompts: list[AgentMessage] | None, skips_steering: bool, channel: EventChannel | None
+    ) -> list[AgentMessage]:
+        """Run the loop; a failure becomes a message. Runs on the run thread."""
+        emit = self._make_emit(run.signal, channel)
+        state = self._state
+        config = self._make_config(run, skips_steering, channel is not None)
+        context = AgentContext(state.system_prompt, list(state.messages), list(state.tools))
+        stream_fn = self.stream_fn or _stream_of_agent
+        _log.debug("run begins: model %s, %d messages", config.model.id, len(context.messages))
+        try:
+            if prompts is None:
+                messages = run_agent_loop_continue(context, config, emit, run.signal, stream_fn)
+            else:
+                messages = run_agent_loop(prompts, context, config, emit, run.signal, stream_fn)
+        except BaseException as error:  # a hook's, a listener's, a stream function's: the transcript says so
+            _log.debug("run failed", exc_info=True)
+            run.cause = error
+            messages = self._report_failure(error, run, config, emit)
+        _log.debug("run ends: %d new messages", len(messages))
+        return messages
+
+    def _make_emit(self, signal: AbortSignal, channel: EventChannel | None) -> AgentEventSink:
+        state, listeners = self._state, self._listeners
+        tell_reader = None if channel is None else channel.put
+
+        def emit(event: AgentEvent) -> None:
+            if isinstance(event, MessageUpdateEvent):
+                state.streaming_message = event.message
+            else:
+                state.apply(event)
+            for listener in listeners:
+                if listener.is_active:
+                    listener.call(event, signal)
+            if tell_reader is not None:
+                tell_reader(event)
+
+        return emit
+
+    def _make_config(self, run: Run, skips_steering: bool, has_reader: bool) -> AgentLoopConfig:
+        state, listeners, session = self._state, self._listeners, self.session
+
+        def record(message: AgentMessage) -> None:
+            if session is not None:
+                session.append_message(message)
+            state.messages.append(message)
+            run.add_message(message)
+
+        def drain_steering() -> list[AgentMessage]:
+            nonlocal skips_steering
+            if skips_steering:
+                skips_steering = False
+                return []
+            return self.steering_queue.drain()
+
+        def put_back(messages: list[AgentMessage], queue: QueueName) -> None:
+            (self.steering_queue if queue == "steering" else self.follow_up_queue).put_back(messages)
+
+        config = copy.copy(self._config)
+        config.model = state.model
+        config.thinking_level = state.thinking_level
+        config.record_message = record
+        config.has_listeners = (lambda: True) if has_reader else (lambda: bool(listeners))
+        config.get_steering_messages = drain_steering
+        config.get_follow_up_messages = self.follow_up_queue.drain
+        config.put_back = put_back
+        return config
+
+    def _prepare_next_turn(self, context: PrepareNextTurnContext, signal: AbortSignal) -> AgentLoopTurnUpdate | None:
+        update: AgentLoopTurnUpdate | None = None
+        plain = self._next_turn_hooks.get("prepare_next_turn")
+        if plain is not None:
+            update = plain(signal)
+        with_context = self._next_turn_hooks.get("prepare_next_turn_with_context")
+        if with_context is None:
+            return update
+        over: AgentLoopTurnUpdate | None = with_context(context, signal)
+        if update is None or over is None:
+            return over or update
+        for name, value in vars(over).items():
+            if value is not None:
+                setattr(update, name, value)
+        return update
+
+    def _report_failure(self, error: BaseException, run: Run, config: AgentLoopConfig, emit: AgentEventSink) -> list[AgentMessage]:
+        """Say in the transcript that the run failed. What is raised here comes out of the run as it is."""
+        message = AssistantMessage(
+            content=[TextContent("")],
+            api=config.model.api,
+            provider=config.model.provider,
+            model=config.model.id,
+            stop_reason="aborted" if run.signal.aborted else "error",
+            error_message=error_text(error),
+            error_kind="hook",
+            error_retryable=False,
+        )
+        emit(MessageStartEvent(message))
+        config.record(message)
+        emit(MessageEndEvent(message))
+        emit(TurnEndEvent(message, []))
+        emit(AgentEndEvent([message]))
+        return [message]
+
+
+def find_model(model: Model | str | None) -> Model:
+    """Return a model that was given as such or as `"provider/id"`; the unknown one for None.
+
+    Raises:
+        ValueError: No such model is known.
+        TypeError: It is neither.
+    """
+    if model is None:
+        return UNKNOWN_MODEL
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, str):
+        from agentcore.llm import get_model
+
+        return get_model(model)
+    raise TypeError(f"model must be a Model or a string 'provider/id', not {type(model).__name__}")
+
+
+def _stored_model(stored: Any) -> Model:
+    if isinstance(stored, Model):
+        return stored
+    provider, model_id = (
+        (stored["provider"], stored["model_id"]) if isinstance(stored, dict) else (stored.provider, stored.model_id)
+    )
+    try:
+        return find_model(f"{provider}/{model_id}")
+    except ValueError:  # a server of one's own, say: the first request says that there is no model
+        _log.warning("the model %s/%s of the session is not known: set agent.state.model", provider, model_id)
+        return UNKNOWN_MODEL
+
+
+def to_image(image: ImageInput) -> ImageContent:
+    """Return an image for a prompt as a content block.
+
+    Raises:
+        ValueError: The bytes are no image that models take.
+        OSError: The file cannot be read.
+    """
+    if isinstance(image, ImageContent):
+        return image
+    from base64 import b64encode
+
+    if isinstance(image, (bytes, bytearray)):
+        content, name = bytes(image), "the bytes"
+    elif isinstance(image, (str, os.PathLike)):
+        name = os.fspath(image)
+        with open(name, "rb") as file:
+            content = file.read()
+    else:
+        raise TypeError(f"an image is an ImageContent, a path or bytes, not {type(image).__name__}")
+    from agentcore.tools.images import detect_image_mime_type
+
+    mime_type = detect_image_mime_type(content)
+    if mime_type is None:
+        raise ValueError(f"{name} is no image that a model takes: it must be PNG, JPEG, GIF or WebP")
+    return ImageContent(b64encode(content).decode("ascii"), mime_type)
+
+
+def _stream_of_agent(model: Model, context: Context, options: StreamOptions) -> Iterable[AssistantMessageEvent]:
+    """The default stream function, which needs a model."""
+    if model is not UNKNOWN_MODEL:
+        return default_stream(model, context, options)
+    message = AssistantMessage(
+        api=model.api,
+        provider=model.provider,
+        model=model.id,
+        stop_reason="error",
+        error_message=(
+            "no model: pass Agent(model='provider/id') or a Model such as openai_compatible(base_url, model_id), "
+            "or set agent.state.model"
+        ),
+        error_kind="setup",
+        error_retryable=False,
+    )
+    return [ErrorEvent(message)]
