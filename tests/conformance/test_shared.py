@@ -1,0 +1,137 @@
+"""The functions that the wire formats share (`providers/shared.json`), against the recorded reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentcore.codec import camel_case, decode, decode_tagged, encode
+from agentcore.llm.failures import truncate_error_text
+from agentcore.llm.google_generative_ai import stop_reason_of
+from agentcore.llm.history import fit_history, plain_id, sanitize_surrogates, short_hash
+from agentcore.llm.openai_responses import clamp_cache_key
+from agentcore.llm.request import Context
+from agentcore.llm.thinking import adjust_max_tokens, clamp_max_tokens, clamp_thinking_level, supported_thinking_levels
+from agentcore.llm.usage import calculate_cost
+from agentcore.messages import Usage
+from agentcore.models import Model
+from tests.conformance.cases import DELETE, Difference, case_params, check, expand, with_difference
+
+ONE_WORDING = "a call without a result is answered in one wording everywhere"
+CALL_ORDER = "results stand in the order of the calls"
+ONE_RESULT = "every call has exactly one result, and no result is without its call"
+OWN_CUSTOM = "custom messages are turned into user messages before a wire format sees them"
+
+ABORTED = "Operation aborted"
+
+
+def _result(id: str, name: str, text: str, *, is_error: bool, timestamp: Any = "<time-ms>") -> dict[str, Any]:
+    return {
+        "role": "toolResult",
+        "toolCallId": id,
+        "toolName": name,
+        "content": [{"type": "text", "text": text}],
+        "isError": is_error,
+        "timestamp": timestamp,
+    }
+
+
+DIFFERENCES = {
+    "transformMessages: orphaned call at the end": Difference(ONE_WORDING, {"[1].content[0].text": ABORTED}),
+    "transformMessages: orphaned call before an assistant message": Difference(ONE_WORDING, {"[1].content[0].text": ABORTED}),
+    "transformMessages: orphaned call of another model gets the changed id": Difference(
+        ONE_WORDING, {"[1].content[0].text": ABORTED}
+    ),
+    "transformMessages: orphaned call before a user message": Difference(
+        CALL_ORDER,
+        {
+            "[1]": _result("a", "n", ABORTED, is_error=True),
+            "[2]": _result("b", "n2", "r", is_error=False, timestamp=1700000000000),
+        },
+    ),
+    "transformMessages: results of a failed message stay": Difference(ONE_RESULT, {"[0]": DELETE}),
+    "transformMessages: duplicate results": Difference(ONE_RESULT, {"[2]": DELETE}),
+    "transformMessages: result before its call": Difference(ONE_RESULT, {"[2].content[0].text": ABORTED, "[0]": DELETE}),
+    "transformMessages: failed message between call and user": Difference(
+        ONE_RESULT, {"[1]": _result("a", "n", "late", is_error=False, timestamp=1700000000000), "[2]": DELETE}
+    ),
+    "transformMessages: other roles pass": Difference(OWN_CUSTOM, {"[0]": DELETE}),
+}
+
+OURS = (
+    "transformMessages",
+    "shortHash",
+    "sanitizeSurrogates",
+    "clampOpenAIPromptCacheKey",
+    "calculateCost",
+    "getSupportedThinkingLevels",
+    "clampThinkingLevel",
+    "adjustMaxTokensForThinking",
+    "clampMaxTokensToContext",
+    "truncateErrorText",
+    "googleMapStopReasonString",
+)
+"""Left out: grammar and deferred tools, Copilot's headers, which this library does not have; `normalizeProviderError`, which is
+how the reference reads the error objects of its JavaScript clients (ours: `failures.classify`, `tests/test_llm_failures.py`)."""
+
+
+def _model(raw: dict[str, Any]) -> Model:
+    return decode(Model, {"id": "m", **raw})
+
+
+def _user_blocks(message: Any) -> Any:
+    """A string content is the same as one text block."""
+    if isinstance(message, dict) and isinstance(message.get("content"), str):
+        return {**message, "content": [{"type": "text", "text": message["content"]}]}
+    return message
+
+
+def _transform(given: dict[str, Any]) -> Any:
+    messages = [decode_tagged(raw) for raw in given["messages"] if raw["role"] != "custom"]
+    before = [encode(message) for message in messages]
+    normalize = plain_id if given.get("normalize") == "anthropic" else None
+    fitted = fit_history(messages, _model(given["model"]), normalize)
+    assert [encode(message) for message in messages] == before, "the transcript itself was changed"
+    return [encode(message) for message in fitted]
+
+
+def _ours(given: dict[str, Any]) -> Any:
+    name = given["fn"]
+    if name == "transformMessages":
+        return _transform(given)
+    if name == "shortHash":
+        return short_hash(given["text"])
+    if name == "sanitizeSurrogates":
+        return sanitize_surrogates(given["text"])
+    if name == "clampOpenAIPromptCacheKey":
+        return clamp_cache_key(given["key"])
+    if name == "calculateCost":
+        return encode(calculate_cost(_model(given["model"]).cost, decode(Usage, given["usage"])))
+    if name == "getSupportedThinkingLevels":
+        return supported_thinking_levels(_model(given["model"]))
+    if name == "clampThinkingLevel":
+        return clamp_thinking_level(_model(given["model"]), given["level"])
+    if name == "adjustMaxTokensForThinking":
+        limit, budget = adjust_max_tokens(
+            given.get("baseMaxTokens"), given["modelMaxTokens"], given["level"], given.get("customBudgets")
+        )
+        return {"maxTokens": limit, "thinkingBudget": budget}
+    if name == "clampMaxTokensToContext":
+        context = given["context"]
+        messages = [decode_tagged(raw) for raw in context["messages"]]
+        return clamp_max_tokens(_model(given["model"]), Context(context.get("systemPrompt", ""), messages), given["maxTokens"])
+    if name == "truncateErrorText":
+        return truncate_error_text(given["text"], given["maxChars"])
+    assert name == "googleMapStopReasonString", f"no such function: {camel_case(name)}"
+    reason = stop_reason_of(given["reason"])
+    return "stop" if reason == "done" else reason
+
+
+@pytest.mark.parametrize("case", case_params("providers/shared.json", lambda case: case["input"]["fn"] in OURS))
+def test_shared_functions_do_as_recorded(case: dict[str, Any]) -> None:
+    """Fitting a transcript, hashes, costs, thinking levels and limits give what the reference gives."""
+    expected = with_difference(case["expected"], DIFFERENCES.get(case["name"]))
+    if case["input"]["fn"] == "transformMessages":
+        expected = [_user_blocks(message) for message in expected]
+    check(expected, _ours(expand(case["input"])))
