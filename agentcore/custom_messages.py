@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any, Literal, Union
 
 from agentcore.codec import OMIT_NONE, Json, anything, tagged_blocks
@@ -24,7 +23,7 @@ from agentcore.messages import (
 )
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class BashExecutionMessage(Json):
     """A command that the user ran beside the conversation. `exclude_from_context` keeps it from the model."""
 
@@ -39,7 +38,7 @@ class BashExecutionMessage(Json):
     role: Literal["bashExecution"] = "bashExecution"
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class CompactionSummaryMessage(Json):
     """Stands for all that was compacted. `tokens_before` is the size of the context before that."""
 
@@ -49,7 +48,7 @@ class CompactionSummaryMessage(Json):
     role: Literal["compactionSummary"] = "compactionSummary"
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class BranchSummaryMessage(Json):
     """Stands for a branch that was left. `from_id` is the entry at which it was left."""
 
@@ -59,7 +58,7 @@ class BranchSummaryMessage(Json):
     role: Literal["branchSummary"] = "branchSummary"
 
 
-@dataclass(init=False)
+@dataclass(init=False, repr=False, eq=False)
 class CustomMessage(Json):
     """A message of an extension. The model reads `content` as a user message; `display` and `details` are for the program."""
 
@@ -96,7 +95,7 @@ class CustomMessage(Json):
         return content_text(self.content, "")
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class OtherMessage(Json):
     """A message of a role that the library does not know. `fields` is all but its role and time, as it was.
 
@@ -198,6 +197,8 @@ def iso_to_ms(text: str) -> int:
 
     A time without an offset is taken as UTC. What cannot be read is 0: one bad time must not make a whole session unreadable.
     """
+    from datetime import datetime, timezone  # here, since a program without a session never needs it
+
     # `fromisoformat` of Python 3.10 knows neither `Z` nor fractions of other than three or six digits.
     whole, dot, rest = text.strip().replace("Z", "+00:00").partition(".")
     digits = len(rest) - len(rest.lstrip("0123456789"))

@@ -27,7 +27,7 @@ from agentcore.errors import ErrorKind
 from agentcore.messages import AgentToolResult, AssistantMessage, StopReason, ToolCall, ToolResultMessage
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class StartEvent(Json):
     """The answer begins."""
 
@@ -35,7 +35,7 @@ class StartEvent(Json):
     type: Literal["start"] = "start"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class TextStartEvent(Json):
     """A text block begins at `content_index`."""
 
@@ -44,7 +44,7 @@ class TextStartEvent(Json):
     type: Literal["text_start"] = "text_start"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class TextDeltaEvent(Json):
     """`delta` was added to a text block."""
 
@@ -54,7 +54,7 @@ class TextDeltaEvent(Json):
     type: Literal["text_delta"] = "text_delta"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class TextEndEvent(Json):
     """A text block is complete; `content` is its text."""
 
@@ -64,7 +64,7 @@ class TextEndEvent(Json):
     type: Literal["text_end"] = "text_end"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ThinkingStartEvent(Json):
     """A thinking block begins at `content_index`."""
 
@@ -73,7 +73,7 @@ class ThinkingStartEvent(Json):
     type: Literal["thinking_start"] = "thinking_start"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ThinkingDeltaEvent(Json):
     """`delta` was added to a thinking block."""
 
@@ -83,7 +83,7 @@ class ThinkingDeltaEvent(Json):
     type: Literal["thinking_delta"] = "thinking_delta"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ThinkingEndEvent(Json):
     """A thinking block is complete; `content` is its text."""
 
@@ -93,7 +93,7 @@ class ThinkingEndEvent(Json):
     type: Literal["thinking_end"] = "thinking_end"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ToolCallStartEvent(Json):
     """A tool call begins at `content_index`."""
 
@@ -102,7 +102,7 @@ class ToolCallStartEvent(Json):
     type: Literal["toolcall_start"] = "toolcall_start"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ToolCallDeltaEvent(Json):
     """`delta` was added to the JSON text of a call's arguments."""
 
@@ -112,7 +112,7 @@ class ToolCallDeltaEvent(Json):
     type: Literal["toolcall_delta"] = "toolcall_delta"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ToolCallEndEvent(Json):
     """A tool call is complete."""
 
@@ -122,7 +122,7 @@ class ToolCallEndEvent(Json):
     type: Literal["toolcall_end"] = "toolcall_end"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class DoneEvent(Json):
     """The last event of a good answer."""
 
@@ -135,7 +135,7 @@ class DoneEvent(Json):
         return self.message.stop_reason
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ErrorEvent(Json):
     """The last event of an answer that failed or was aborted; `message.error_message` says why."""
 
@@ -148,7 +148,7 @@ class ErrorEvent(Json):
         return self.message.stop_reason
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class RetryEvent(Json):
     """A request or an answer failed and will be tried again after a pause of `delay` seconds.
 
@@ -184,14 +184,14 @@ AssistantMessageEvent = Union[
 """What a stream function yields. A `RetryEvent` may come before the `StartEvent` only."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class AgentStartEvent(Json):
     """A run begins."""
 
     type: Literal["agent_start"] = "agent_start"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class AgentEndEvent(Json):
     """A run ends; `messages` are those it added to the transcript."""
 
@@ -199,14 +199,14 @@ class AgentEndEvent(Json):
     type: Literal["agent_end"] = "agent_end"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class TurnStartEvent(Json):
     """A turn begins: one answer and its tool calls."""
 
     type: Literal["turn_start"] = "turn_start"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class TurnEndEvent(Json):
     """A turn ends."""
 
@@ -215,7 +215,7 @@ class TurnEndEvent(Json):
     type: Literal["turn_end"] = "turn_end"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class MessageStartEvent(Json):
     """A message begins. An answer is live and still empty, all others are complete."""
 
@@ -223,7 +223,7 @@ class MessageStartEvent(Json):
     type: Literal["message_start"] = "message_start"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class MessageUpdateEvent(Json):
     """An answer grew; `assistant_message_event` says by what."""
 
@@ -232,7 +232,7 @@ class MessageUpdateEvent(Json):
     type: Literal["message_update"] = "message_update"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class MessageEndEvent(Json):
     """A message is complete and in the transcript."""
 
@@ -240,7 +240,7 @@ class MessageEndEvent(Json):
     type: Literal["message_end"] = "message_end"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ToolExecutionStartEvent(Json):
     """A tool call is about to be made. `args` are the arguments as the model gave them."""
 
@@ -250,7 +250,7 @@ class ToolExecutionStartEvent(Json):
     type: Literal["tool_execution_start"] = "tool_execution_start"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ToolExecutionUpdateEvent(Json):
     """A tool reports a partial result."""
 
@@ -261,7 +261,7 @@ class ToolExecutionUpdateEvent(Json):
     type: Literal["tool_execution_update"] = "tool_execution_update"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class ToolExecutionEndEvent(Json):
     """A tool call has ended, well or not."""
 

@@ -24,7 +24,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class TextContent(Json):
     """A piece of text. `text_signature` is opaque and belongs to the provider that made it."""
 
@@ -33,7 +33,7 @@ class TextContent(Json):
     type: Literal["text"] = "text"
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ImageContent(Json):
     """An image: base64 text of the file's bytes, and its MIME type (`image/png`, …)."""
 
@@ -42,7 +42,7 @@ class ImageContent(Json):
     type: Literal["image"] = "image"
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ThinkingContent(Json):
     """What a reasoning model thought.
 
@@ -56,7 +56,7 @@ class ThinkingContent(Json):
     type: Literal["thinking"] = "thinking"
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ToolCall(Json):
     """A call that the model wants made.
 
@@ -79,7 +79,7 @@ AssistantContent = Union[TextContent, ThinkingContent, ToolCall]
 MessageContent = Union[TextContent, ImageContent, ThinkingContent, ToolCall]
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Cost(Json):
     """What an answer cost, in US dollars."""
 
@@ -90,7 +90,7 @@ class Cost(Json):
     total: float = 0.0
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Usage(Json):
     """The tokens of one answer, counted the same way for every provider.
 
@@ -133,7 +133,7 @@ def _add_optional(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else (one or 0) + (other or 0)
 
 
-@dataclass(init=False)
+@dataclass(init=False, repr=False, eq=False)
 class UserMessage(Json):
     """What the user says. A string is taken as one text block; `content` is always a list."""
 
@@ -152,7 +152,7 @@ class UserMessage(Json):
         return content_text(self.content, "")
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class AssistantMessage(Json):
     """What the model answered: `content`, who said it, what it took, and why it ended.
 
@@ -186,7 +186,7 @@ class AssistantMessage(Json):
         return [block for block in self.content if isinstance(block, ToolCall)]
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ToolResultMessage(Json):
     """What one tool call gave back, as the model will read it.
 
@@ -218,7 +218,7 @@ Message = Union[UserMessage, AssistantMessage, ToolResultMessage]
 """The messages that a model understands."""
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class AgentToolResult(Json):
     """What a tool's `execute` gives back.
 

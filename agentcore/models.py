@@ -13,7 +13,7 @@ ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max
 THINKING_LEVELS: tuple[ThinkingLevel, ...] = get_args(ThinkingLevel)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class ModelCost(Json):
     """Prices in US dollars for a million tokens.
 
@@ -28,7 +28,7 @@ class ModelCost(Json):
     tiers: list[dict[str, float]] | None = field(default=None, metadata=OMIT_NONE)
 
 
-@dataclass
+@dataclass(repr=False, eq=False)
 class Model(Json):
     """A model at an address, and how to talk to it.
 
