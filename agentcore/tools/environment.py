@@ -366,10 +366,12 @@ class LocalEnvironment:
         check_timeout(timeout)
         directory = self._cwd if cwd is None else self.absolute_path(cwd)
         shell = self._find_shell()
-        if not os.path.isdir(directory):
+        try:
+            os.stat(os.path.join(directory, "."))
+        except OSError as error:
             raise EnvironmentFileError(
                 f"working directory does not exist: {directory}; make it, or run the command elsewhere", code="spawn_error"
-            )
+            ) from error
         return run_process_group(
             [shell, "-c", command],
             on_output,

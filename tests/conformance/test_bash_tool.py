@@ -1,0 +1,102 @@
+"""Recorded cases of the bash tool (bash_tool.json), each with a real shell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentcore.tools.bash import BashExecution, BashToolOptions, create_bash_tool
+from tests.conformance.cases import Difference, case_params
+from tests.conformance.tool_cases import Place, check_tool_case, make_place, run_tool_case
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="commands need a POSIX system")
+
+RANGE = "give a number of seconds above 0 and at most 2147483.647, or none for no limit"
+TEXT = "our error texts name the figure and the way out"
+SIGNAL = "a shell that a signal killed is a failed command, with exit code 128 + signal"
+
+
+def _refused(timeout: str) -> Difference:
+    return Difference(TEXT, {"error.message": f"invalid timeout {timeout}: {RANGE}"})
+
+
+def _killed(message: str) -> Difference:
+    return Difference(SIGNAL, {"": {"error": {"stage": "execute", "message": message, "files_after": "unchanged"}}})
+
+
+def _no_directory(**further: Any) -> Difference:
+    text = "working directory does not exist: <CWD>/gone; make it, or run the command elsewhere"
+    return Difference(TEXT, {"error.message": text, **further})
+
+
+DIFFERENCES = {
+    # quirk: faults of the reference
+    "killed by a signal": _killed("Command exited with code 143"),
+    "killed by SIGKILL with output before": _killed("before\n\n\nCommand exited with code 137"),
+    "51201 bytes, one line with newline": Difference(
+        "the notice gives the size of the line, not that of the nothing after it",
+        {
+            "expected.content[0].text": "x" * 51200
+            + "\n\n[Showing last 50.0KB of line 1 (line is 50.0KB). Full output: <FULL_OUTPUT>]"
+        },
+    ),
+    "timeout null is coerced to 0": Difference(
+        "null for an optional number is a number that was not given",
+        {
+            "": {
+                "expected": {
+                    "content": [{"type": "text", "text": "x\n"}],
+                    "prepared_args": {"command": "echo x"},
+                    "files_after": "unchanged",
+                }
+            }
+        },
+    ),
+    # texts of errors
+    "timeout 0": _refused("0"),
+    "negative timeout": _refused("-1"),
+    "timeout above the maximum": _refused("2147483.648"),
+    "huge timeout": _refused("1000000000000"),
+    "missing working directory": _no_directory(),
+    "prepare changes the directory to a missing one": _no_directory(),
+    "custom shell path missing": Difference(
+        TEXT, {"error.message": "shell not found: /no/such/shell; give the path of an existing one as shell_path"}
+    ),
+}
+
+
+def _options(place: Place) -> BashToolOptions:
+    given = place.input.get("options", {})
+    assert set(given) <= {"commandPrefix", "prepare"}, f"unknown options of the bash tool: {given}"
+    assigned = given.get("prepare")
+    if assigned is None:
+        return BashToolOptions(command_prefix=given.get("commandPrefix"))
+
+    def prepare(execution: BashExecution) -> None:
+        place.seen.setdefault("prepare_saw", []).append(
+            {
+                "command": execution.command,
+                "cwd": execution.cwd,
+                "env": dict(execution.env),
+                "inheritEnv": execution.inherit_env,
+            }
+        )
+        if "throw" in assigned:
+            raise RuntimeError(assigned["throw"])
+        execution.command = assigned.get("command", execution.command)
+        execution.cwd = assigned.get("cwd", execution.cwd)
+        execution.env = assigned.get("env", execution.env)
+        execution.inherit_env = assigned.get("inheritEnv", execution.inherit_env)
+
+    return BashToolOptions(command_prefix=given.get("commandPrefix"), prepare=prepare)
+
+
+@pytest.mark.parametrize("case", case_params("bash_tool.json"))
+def test_bash_tool(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool gives what was recorded, or what the list of differences says; of bash's own texts the status line counts."""
+    place = make_place(case["input"], tmp_path, monkeypatch)
+    outcome = run_tool_case(place, create_bash_tool(_options(place), environment=place.environment))
+    check_tool_case(case, outcome, DIFFERENCES, shorten=lambda text: text.rpartition("\n")[2])
