@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import glob
 import os
@@ -90,7 +91,9 @@ def _pipes_of_the_guard() -> set[str]:
     for children in glob.glob("/proc/self/task/*/children"):
         for pid in _read(children).split():
             if _is_guard(_read(f"/proc/{pid}/cmdline").replace("\0", " ")):
-                pipes.update(os.readlink(path) for path in glob.glob(f"/proc/{pid}/fd/*"))
+                for path in glob.glob(f"/proc/{pid}/fd/*"):
+                    with contextlib.suppress(OSError):  # closed while we looked
+                        pipes.add(os.readlink(path))
     return {pipe for pipe in pipes if pipe.startswith("pipe:")}
 
 
