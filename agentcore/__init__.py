@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentcore.abort import AbortController, AbortSignal
+from agentcore.agent import Agent, AgentSession, AgentState, PendingMessageQueue, QueueMode, Run, RunStream, print_events
 from agentcore.custom_messages import (
     AgentMessage, BashExecutionMessage, BranchSummaryMessage, CompactionSummaryMessage, CustomMessage, OtherMessage,
     bash_execution_to_text,
@@ -27,7 +28,16 @@ from agentcore.events import (
     ThinkingDeltaEvent, ThinkingEndEvent, ThinkingStartEvent, ToolCallDeltaEvent, ToolCallEndEvent, ToolCallStartEvent,
     ToolExecutionEndEvent, ToolExecutionStartEvent, ToolExecutionUpdateEvent, TurnEndEvent, TurnStartEvent,
 )
-from agentcore.llm.request import Context, StreamFn, StreamOptions
+from agentcore.llm import close_connections, get_model, list_models, openai_compatible, register_model, register_wire_format
+from agentcore.llm.request import Context, ProviderResponse, StreamFn, StreamOptions
+from agentcore.loop import (
+    AfterToolCallContext, AfterToolCallResult, AgentContext, AgentEventSink, AgentLoopConfig, AgentLoopTurnUpdate,
+    BeforeToolCallContext, BeforeToolCallResult, ExecutedToolCallBatch, ExecutedToolCallOutcome, FinalizedToolCallOutcome,
+    ImmediateToolCallOutcome, PrepareNextTurnContext, PreparedToolCall, RetryPolicy, ShouldStopAfterTurnContext, agent_loop,
+    agent_loop_continue, create_tool_result_message, execute_prepared_tool_call, execute_tool_calls,
+    execute_tool_calls_parallel, execute_tool_calls_sequential, finalize_executed_tool_call, prepare_tool_call,
+    prepare_tool_call_arguments, run_agent_loop, run_agent_loop_continue, stream_assistant_response, validate_tool_arguments,
+)
 from agentcore.messages import (
     AgentToolResult, AgentToolResultMutable, AssistantMessage, Cost, ImageContent, Message, MessageContent, StopReason,
     TextContent, ThinkingContent, ToolCall, ToolResultMessage, Usage, UserMessage,
@@ -39,13 +49,42 @@ from agentcore.transcript import (
 )
 
 if TYPE_CHECKING:
+    from agentcore import harness as harness
+    from agentcore import local as local
+    from agentcore import session as session
     from agentcore import testing as testing
+    from agentcore.session import (
+        ActiveToolsChangeEntry, BranchSummary, BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry,
+        EntryNotStoredError, JsonlSessionRepo, JsonlSessionStorage, LabelEntry, LeafEntry, MemorySessionRepo,
+        MemorySessionStorage, MessageEntry, ModelChangeEntry, Session, SessionContext, SessionInfoEntry, SessionMetadata,
+        SessionModel, SessionRepairWarning, SessionRepo, SessionStorage, SessionTreeEntry, ThinkingLevelChangeEntry,
+    )
+    from agentcore.tools.decorator import tool
+    from agentcore.tools.environment import ExecutionEnvironment, LocalEnvironment
 
 __all__ = [
+    # agent
+    "Agent", "AgentSession", "AgentState", "PendingMessageQueue", "QueueMode", "Run", "RunStream", "print_events",
+    # loop
+    "AfterToolCallContext", "AfterToolCallResult", "AgentContext", "AgentEventSink", "AgentLoopConfig", "AgentLoopTurnUpdate",
+    "BeforeToolCallContext", "BeforeToolCallResult", "ExecutedToolCallBatch", "ExecutedToolCallOutcome",
+    "FinalizedToolCallOutcome", "ImmediateToolCallOutcome", "PrepareNextTurnContext", "PreparedToolCall", "RetryPolicy",
+    "ShouldStopAfterTurnContext", "agent_loop", "agent_loop_continue", "create_tool_result_message",
+    "execute_prepared_tool_call", "execute_tool_calls", "execute_tool_calls_parallel", "execute_tool_calls_sequential",
+    "finalize_executed_tool_call", "prepare_tool_call", "prepare_tool_call_arguments", "run_agent_loop",
+    "run_agent_loop_continue", "stream_assistant_response", "validate_tool_arguments",
     # tools
-    "AgentTool", "EXECUTION_PARALLEL", "EXECUTION_SEQUENTIAL", "ToolExecutionMode",
+    "AgentTool", "EXECUTION_PARALLEL", "EXECUTION_SEQUENTIAL", "ExecutionEnvironment", "LocalEnvironment", "ToolExecutionMode",
+    "tool",
     # llm
-    "Context", "StreamFn", "StreamOptions",
+    "Context", "ProviderResponse", "StreamFn", "StreamOptions", "close_connections", "get_model", "list_models",
+    "openai_compatible", "register_model", "register_wire_format",
+    # session
+    "ActiveToolsChangeEntry", "BranchSummary", "BranchSummaryEntry", "CompactionEntry", "CustomEntry", "CustomMessageEntry",
+    "EntryNotStoredError", "JsonlSessionRepo", "JsonlSessionStorage", "LabelEntry", "LeafEntry", "MemorySessionRepo",
+    "MemorySessionStorage", "MessageEntry", "ModelChangeEntry", "Session", "SessionContext", "SessionInfoEntry",
+    "SessionMetadata", "SessionModel", "SessionRepairWarning", "SessionRepo", "SessionStorage", "SessionTreeEntry",
+    "ThinkingLevelChangeEntry",
     # words
     "AbortController", "AbortSignal", "AgentAbortedError", "AgentBusyError", "AgentCoreError", "AgentEndEvent", "AgentEvent",
     "AgentMessage", "AgentRunError", "AgentStartEvent", "AgentToolResult", "AgentToolResultMutable", "AssistantMessage",
@@ -63,9 +102,18 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would let every misspelt name pass
     _LAZY = {
+        "agentcore.session": (
+            "ActiveToolsChangeEntry", "BranchSummary", "BranchSummaryEntry", "CompactionEntry", "CustomEntry",
+            "CustomMessageEntry", "EntryNotStoredError", "JsonlSessionRepo", "JsonlSessionStorage", "LabelEntry", "LeafEntry",
+            "MemorySessionRepo", "MemorySessionStorage", "MessageEntry", "ModelChangeEntry", "Session", "SessionContext",
+            "SessionInfoEntry", "SessionMetadata", "SessionModel", "SessionRepairWarning", "SessionRepo", "SessionStorage",
+            "SessionTreeEntry", "ThinkingLevelChangeEntry",
+        ),
+        "agentcore.tools.decorator": ("tool",),
+        "agentcore.tools.environment": ("ExecutionEnvironment", "LocalEnvironment",),
     }
     _HOMES = {name: module for module, names in _LAZY.items() for name in names}
-    _SUBMODULES = ("testing",)
+    _SUBMODULES = ("harness", "local", "session", "testing",)
 
     def __getattr__(name):
         import importlib
