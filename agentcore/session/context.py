@@ -13,7 +13,12 @@ from itertools import chain
 
 from agentcore.callbacks import fit_callback
 from agentcore.codec import Json, decode_tagged, nested, tagged_list
-from agentcore.custom_messages import AgentMessage, BranchSummaryMessage, CompactionSummaryMessage, CustomMessage
+from agentcore.custom_messages import (
+    AgentMessage,
+    create_branch_summary_message,
+    create_compaction_summary_message,
+    create_custom_message,
+)
 from agentcore.errors import SessionCorruptError
 from agentcore.session.entries import (
     BranchSummaryEntry,
@@ -23,10 +28,8 @@ from agentcore.session.entries import (
     MessageEntry,
     RawEntry,
     SessionTreeEntry,
-    decode_entries,
     decode_entry,
     entry_name,
-    iso_to_ms,
 )
 from agentcore.session.tree import EntryIndex
 from agentcore.transcript import pair_tool_results
@@ -78,7 +81,7 @@ def build_context(
     context = _settings(branch, index)
     raws = context_entries(branch)
     if transforms or (projectors and any(raw["type"] == "custom" and raw.get("customType") in projectors for raw in raws)):
-        messages = _project(decode_entries(raws), projectors or {}, transforms)
+        messages = _project([decode_entry(raw) for raw in raws], projectors or {}, transforms)
     else:
         messages = _messages(raws)
     context.messages = pair_tool_results(messages)
@@ -96,7 +99,7 @@ def fit_projectors(projectors: Mapping[str, EntryProjector]) -> dict[str, EntryP
 
 
 def context_entries(branch: Sequence[RawEntry]) -> list[RawEntry]:
-    """Return the entries of a context in the order in which a model reads them: the newest compaction, what it kept, what follows."""
+    """Return the entries of a context as a model reads them: the newest compaction, what it kept, what follows."""
     for place in range(len(branch) - 1, -1, -1):
         compaction = branch[place]
         if compaction["type"] != "compaction":
@@ -179,10 +182,10 @@ def entry_messages(entry: SessionTreeEntry, *, has_tail: bool = True) -> list[Ag
     if isinstance(entry, MessageEntry):
         return [entry.message]
     if isinstance(entry, CustomMessageEntry):
-        return [CustomMessage(entry.custom_type, entry.content, entry.display, entry.details, iso_to_ms(entry.timestamp))]
+        return [create_custom_message(entry.custom_type, entry.content, entry.display, entry.details, entry.timestamp)]
     if isinstance(entry, BranchSummaryEntry) and entry.summary:
-        return [BranchSummaryMessage(entry.summary, entry.from_id, iso_to_ms(entry.timestamp))]
+        return [create_branch_summary_message(entry.summary, entry.from_id, entry.timestamp)]
     if isinstance(entry, CompactionEntry):
-        summary = CompactionSummaryMessage(entry.summary, entry.tokens_before, iso_to_ms(entry.timestamp))
+        summary = create_compaction_summary_message(entry.summary, entry.tokens_before, entry.timestamp)
         return [summary, *(entry.retained_tail or ())] if has_tail else [summary]
     return []

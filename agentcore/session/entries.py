@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any, Literal, Union
 
 from agentcore.codec import OMIT_NONE, Json, camel_case, decode, encode, nested, tagged, tagged_blocks, tagged_list
@@ -49,17 +48,6 @@ def now_iso() -> str:
     """Return the time as an ISO-8601 string in UTC, with milliseconds and `Z`."""
     seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds // 1_000_000:03d}Z"
-
-
-def iso_to_ms(timestamp: str) -> int:
-    """Return an entry's time in milliseconds since the Unix epoch; 0 for what is no time."""
-    try:
-        moment = datetime.fromisoformat(timestamp[:-1] + "+00:00" if timestamp.endswith("Z") else timestamp)
-    except ValueError:
-        return 0
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    return round(moment.timestamp() * 1000)
 
 
 # --- the kinds of entries --------------------------------------------------------------------------------------------
@@ -309,9 +297,12 @@ def encode_entry(entry: SessionTreeEntry | Mapping[str, Any]) -> RawEntry:
     return {"type": raw.pop("type"), **raw}
 
 
-def decode_entries(raws: Sequence[Mapping[str, Any]]) -> list[SessionTreeEntry]:
-    """Make the dataclasses of raw entries."""
-    return [decode_entry(raw) for raw in raws]
+def show_entry(raw: Mapping[str, Any]) -> SessionTreeEntry:
+    """Make the dataclass of a raw entry; one that cannot be read as its kind is an `UnknownEntry`, so that it can be looked at."""
+    try:
+        return decode_entry(raw)
+    except SessionCorruptError:
+        return UnknownEntry.from_dict(raw)
 
 
 def entry_name(raw: Mapping[str, Any]) -> str:

@@ -52,8 +52,8 @@ class _Hold:
 class JsonlSessionStorage(EntryStorage):
     """Keeps one session in a file. Made by `create` and `open`.
 
-    Open for writing it holds the writer's lock; `close`, the end of a `with`, the end of the process and the garbage collector free it.
-    Two storages of one process may write to one file: each first takes in what the other has appended.
+    Open for writing it holds the writer's lock; `close`, the end of a `with`, the garbage collector and the end of the process free
+    it. Two storages of one process may write to one file: each first takes in what the other has appended.
 
     Threads: any, as `EntryStorage` says.
     """

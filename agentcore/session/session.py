@@ -18,7 +18,7 @@ from agentcore.session.context import (
     fit_projectors,
 )
 from agentcore.session.drawing import draw_tree
-from agentcore.session.entries import BranchSummary, RawEntry, SessionTreeEntry, decode_entries, decode_entry
+from agentcore.session.entries import BranchSummary, RawEntry, SessionTreeEntry, show_entry
 from agentcore.session.storage import SessionMetadata, SessionStorage
 from agentcore.session.tree import SessionStats
 
@@ -225,7 +225,7 @@ class Session:
     def get_entry(self, entry_id: str) -> SessionTreeEntry | None:
         """Return an entry, None where there is none of that id. It is made for the caller, who may change it."""
         raw = self.storage.index.by_id.get(entry_id)
-        return None if raw is None else decode_entry(raw)
+        return None if raw is None else show_entry(raw)
 
     def get_entries(self, after_entry_seq: int | None = None, limit: int | None = None) -> list[SessionTreeEntry]:
         """Return the entries in the order of storing, those of left branches too.
@@ -236,11 +236,11 @@ class Session:
         """
         start = max(after_entry_seq or 0, 0)
         raws = self.storage.index.raws
-        return decode_entries(raws[start:] if limit is None else raws[start : start + max(limit, 0)])
+        return [show_entry(raw) for raw in (raws[start:] if limit is None else raws[start : start + max(limit, 0)])]
 
     def find_entries(self, type: str) -> list[SessionTreeEntry]:
         """Return the entries of one kind, in the order of storing."""
-        return [decode_entry(raw) for raw in self.storage.index.raws if raw["type"] == type]
+        return [show_entry(raw) for raw in self.storage.index.raws if raw["type"] == type]
 
     def get_branch(self, from_id: str | None = None) -> list[SessionTreeEntry]:
         """Return the path to an entry (default: the leaf), from the boundary of its newest compaction on; see `get_path`.
@@ -249,7 +249,7 @@ class Session:
             EntryNotFoundError: There is no such entry.
             SessionCorruptError: A parent on the way is missing.
         """
-        return decode_entries(self.storage.index.branch(from_id))
+        return [show_entry(raw) for raw in self.storage.index.branch(from_id)]
 
     def get_path(self, from_id: str | None = None) -> list[SessionTreeEntry]:
         """Return the path to an entry (default: the leaf) from the root on, across compactions.
@@ -258,7 +258,7 @@ class Session:
             EntryNotFoundError: There is no such entry.
             SessionCorruptError: A parent on the way is missing.
         """
-        return decode_entries(self.storage.index.whole_path(from_id))
+        return [show_entry(raw) for raw in self.storage.index.whole_path(from_id)]
 
     def get_label(self, entry_id: str) -> str | None:
         """Return the label of an entry, None where it has none."""
@@ -274,7 +274,7 @@ class Session:
 
     def build_context_entries(self) -> list[SessionTreeEntry]:
         """Return the entries of the context in the order in which a model reads them."""
-        return decode_entries(context_entries(self.storage.index.branch()))
+        return [show_entry(raw) for raw in context_entries(self.storage.index.branch())]
 
     def build_context(
         self,
