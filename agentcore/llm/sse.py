@@ -5,8 +5,8 @@
 - a byte-order mark at the start (it would lose the first event);
 - line ends of all three kinds, mixed and torn apart by the network (it would glue events together);
 - bytes that are not UTF-8 (it would raise);
-- the rest of a stream that broke off inside an event (it would hand that on as an event): `TornStream` instead. A last event that
-  only lacks its blank line is whole if its data is JSON or `[DONE]`.
+- the rest of a stream that broke off inside an event (it would hand that on as an event): `is_torn` is set instead. A last event
+  that lacks nothing but its blank line is whole, if its data is JSON; `[DONE]` may lack its line end too.
 
 And it counts what a stall is: a wait without a real event. Comments and pings do not end it, though they are bytes.
 """
@@ -26,10 +26,6 @@ class SseEvent(Protocol):
 
     event: str
     data: str
-
-
-class TornStream(Exception):
-    """The stream ended inside an event."""
 
 
 class StalledStream(Exception):
@@ -54,6 +50,8 @@ class EventStream:
         self._read = read
         self._set_timeout = set_timeout
         self._stall_timeout = stall_timeout or None
+        self.is_torn = False
+        self._is_at_end = False
         self._has_event = True  # since the last read
         self._deadline = 0.0
         self._timeout: float | None = -1.0
@@ -62,7 +60,7 @@ class EventStream:
         """Yield each event that carries data.
 
         Raises:
-            TornStream, StalledStream: See there; and what `read` raises.
+            StalledStream: See there; and what `read` raises.
         """
         for event in SSEClient(self._blocks()).events():
             data = event.data
@@ -105,11 +103,26 @@ class EventStream:
                 torn.append(got)
         rest = b"".join(torn)
         if rest.strip():
-            if not _is_whole(rest):
-                raise TornStream
-            yield _valid(rest + b"\n\n")
+            if _is_whole(rest):
+                yield _valid(rest + b"\n\n")
+            else:
+                self.is_torn = True
+
+    def expect_end(self, seconds: float = 2.0) -> None:
+        """Say that the answer is complete: what may still come is waited for, but briefly, and whatever goes wrong is an end."""
+        if not self._is_at_end:
+            self._is_at_end = True
+            self._stall_timeout = min(self._stall_timeout or seconds, seconds)
 
     def _wait_and_read(self) -> bytes:
+        if not self._is_at_end:
+            return self._read_in_time()
+        try:
+            return self._read_in_time()
+        except Exception:
+            return b""
+
+    def _read_in_time(self) -> bytes:
         limit = self._stall_timeout
         if limit is not None:
             now = time.monotonic()
@@ -148,6 +161,8 @@ def _is_whole(rest: bytes) -> bool:
     data = "\n".join(line[5:].removeprefix(" ") for line in lines if line.startswith("data:"))
     if data.strip() == "[DONE]":
         return True
+    if not rest.endswith(b"\n"):
+        return False
     try:
         json.loads(data)
     except ValueError:

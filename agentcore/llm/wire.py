@@ -22,6 +22,7 @@ dict that may hold `history.JsonPieces`; the frame writes it, and gives `on_payl
 makes our events, `answer.parse(event)` reads the JSON of one. It yields what the assembly returns, and ends with
 `yield answer.finish(stop_reason)` once the terminal event came. After the terminal event, stop asking for events.
 
+- The answer is complete but something may follow (the usage): `answer.expect_end()`.
 - The events are at their end: close blocks that should be closed, and return. Without a `finish` that is a broken stream
   (or an abort: the iterator ends quietly then), and the frame says so.
 - The service reports an error inside the stream: `raise RequestFailed(failures.classify_error(…))`.
@@ -41,7 +42,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -57,7 +58,7 @@ from agentcore.llm.http import HttpAnswer, RequestAborted, RequestFailed, Socket
 from agentcore.llm.keys import WITHOUT_KEY, brings_own_key, find_key, mask, missing_key_text, secrets_in
 from agentcore.llm.request import Context, ProviderResponse, StreamOptions
 from agentcore.llm.retry import make_final, pause_before_retry
-from agentcore.llm.sse import EventStream, SseEvent, StalledStream, TornStream
+from agentcore.llm.sse import EventStream, SseEvent, StalledStream
 from agentcore.messages import StopReason
 from agentcore.models import Model
 
@@ -104,10 +105,14 @@ class WireFormat:
 
 
 class Answer:
-    """What `read` works with: the call, the request, the assembly of the message, and the ways to end."""
+    """What `read` works with: the call, the assembly of the message, `state` of the request, and the ways to end.
 
-    def __init__(self, call: Call, assembly: Assembly) -> None:
+    `expect_end()` says that the answer is complete, though something may follow: it is waited for, but only for a moment.
+    """
+
+    def __init__(self, call: Call, assembly: Assembly, expect_end: Callable[[], None] = lambda: None) -> None:
         self.call = call
+        self.expect_end = expect_end
         self.assembly = assembly
         self.message = assembly.message
         self.state: Any = None
@@ -130,6 +135,18 @@ class Answer:
     def fail(self, text: str, *, kind: ErrorKind, retryable: bool = False) -> ErrorEvent:
         """End a failed answer, keeping what was streamed."""
         return self.assembly.fail(text, kind=kind, retryable=retryable)
+
+
+def join_url(model: Model, path: str) -> str:
+    """Return the address of a request: the model's base URL with a path added; its query stays at the end.
+
+    Raises:
+        RequestFailed: The model has no base URL.
+    """
+    if not model.base_url:
+        raise setup_failure(f"the model {model.id} has no base_url: set Model.base_url, or take a model of the catalogue")
+    base, mark, query = model.base_url.partition("?")
+    return base.rstrip("/") + path + mark + query
 
 
 def broken_event(event: SseEvent) -> RequestFailed:
@@ -309,7 +326,7 @@ class _Exchange:
         yield self.assembly.start()
         options = self.options
         events = EventStream(read, http.set_timeout, options.stall_timeout)
-        answer = Answer(call, self.assembly)
+        answer = Answer(call, self.assembly, events.expect_end)
         answer.state = request.state
         last: AssistantMessageEvent | None = None
         try:
@@ -318,10 +335,6 @@ class _Exchange:
                     last = event
                     break
                 yield event
-        except TornStream:
-            self._heed()
-            text = f"connection broken: the stream of {http.host} ended without its {self.format.terminal}, inside an event"
-            raise RequestFailed(Failure("network", True, text)) from None
         except StalledStream:
             raise self._stalled(http) from None
         except RequestFailed as error:
@@ -332,8 +345,8 @@ class _Exchange:
         # A body that an abort shut looks like a good end, so the signal decides, before anything else.
         self._heed()
         if last is None:
-            text = f"the stream of {http.host} ended without its {self.format.terminal}: the answer is not complete"
-            raise RequestFailed(Failure("protocol", True, text))
+            where = "inside an event" if events.is_torn else f"without its {self.format.terminal}"
+            raise RequestFailed(Failure("protocol", True, f"the stream of {http.host} ended {where}: the answer is not complete"))
         http.drain()
         self.close()
         yield last
