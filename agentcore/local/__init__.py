@@ -19,10 +19,13 @@ They run on Linux with glibc (x86-64 and arm64), macOS and Windows; there is not
 
 from __future__ import annotations
 
+from agentcore.llm.registry import register_wire_format
 from agentcore.local.server import CONTEXT_TOKENS, embedded_server, missing_parts
 from agentcore.local.stream import API
 from agentcore.local.stream import stream as stream
 from agentcore.models import Model
+
+register_wire_format(API, stream)
 
 __all__ = ["is_installed", "model", "stop", "stream"]
 

@@ -1,7 +1,7 @@
 """Which tool, if any, a request calls for: a question that a tiny model can answer if it is put in the right way.
 
-The model has no tool calling of its own, and rules in a system prompt are beyond it. What it can do is go on with a list. So it gets a
-plain completion, a few requests with their calls, and a schema that lets it write nothing but a call of a tool on offer, or none:
+The model has no tool calling of its own, and rules in a system prompt are beyond it. What it can do is go on with a list. So it
+gets a plain completion: a few requests with their calls, and a schema that lets it write nothing but a call of a tool, or none:
 
     Request: Why is the sky blue?
     Call: {"tool":"none"}
@@ -33,7 +33,9 @@ NO_TOOL = "none"
 _PATH_NAMES = frozenset({"path", "file", "filename", "file_path", "file_name"})
 # A slash or an ending makes a word a file; so do LICENSE, Makefile and Dockerfile.
 _FILE = re.compile(r"[\w.~/-]*(?:/[\w.~/-]+|\.\w{1,8})\b|\b[A-Z]{4,}\b|\b[A-Z]\w*file\b")
-_PASSED_OVER = frozenset("the and with for are use can please tell me my your that this how does".split())
+_PASSED_OVER = frozenset(
+    ("the", "and", "with", "for", "are", "use", "can", "please", "tell", "your", "that", "this", "how", "does")
+)
 _MAX_EXAMPLES = 6
 
 _Example = tuple[str, dict[str, Any]]

@@ -10,6 +10,7 @@ A forked child has no server: the native threads did not come along. It starts o
 from __future__ import annotations
 
 import atexit
+import importlib
 import importlib.util
 import logging
 import os
@@ -124,7 +125,7 @@ def _load() -> Any:
         raise ImportError(missing)
     weights = find_weights()
     try:
-        import xllamacpp
+        xllamacpp: Any = importlib.import_module("xllamacpp")
     except ImportError as error:  # a wheel of another platform, or a missing system library
         raise ImportError(f"the package xllamacpp cannot be loaded ({error}): reinstall it, or use another model") from error
     params = xllamacpp.CommonParams()

@@ -109,7 +109,8 @@ class _ToolChoice(WireFormat):
 
 
 def _usage(said: dict[str, Any]) -> Usage:
-    prompt, cached, written = said.get("tokens_evaluated", 0), said.get("timings", {}).get("cache_n", 0), said.get("tokens_predicted", 0)
+    prompt, written = said.get("tokens_evaluated", 0), said.get("tokens_predicted", 0)
+    cached = said.get("timings", {}).get("cache_n", 0)
     return Usage(input=prompt - cached, output=written, cache_read=cached, total_tokens=prompt + written)
 
 
