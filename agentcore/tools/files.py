@@ -216,29 +216,64 @@ def _write_all(file: io.FileIO, data: bytes) -> None:
 # Locks
 
 
-# _turns_lock guards _turns: for each path that is taken, the locks of those who wait for it, in the order in which they came.
-# It is held for a few dictionary operations, never while anybody waits or a file is touched.
-_turns_lock = threading.Lock()
-_turns: dict[str, deque[threading.Lock]] = {}
+# _turns guards _arrivals and _waiting: those who are about to lock something, in the order in which they came; and for each path
+# that is taken the locks of those who wait for it, likewise. It is held for a few dictionary operations, never while a file is
+# touched or somebody waits for a path.
+_turns = threading.Condition()
+_arrivals: dict[Arrival, None] = {}
+_waiting: dict[str, deque[threading.Lock]] = {}
+
+_LONGEST_ARRIVAL = 5.0
+"""Seconds after which nobody waits any more for one who came earlier and has not found out yet which file it is about."""
+
+
+class Arrival:
+    """A place in the order of those who are about to change a file, taken while it is not yet known which file that is.
+
+    To find the real path of a file takes system calls, and one of two threads that start one after the other may overtake the
+    other in them. With an arrival, taken first of all, changes of one file still happen in the order in which they began.
+
+    Example:
+        >>> with Arrival() as arrival:
+        ...     real = os.path.realpath(path)
+        ...     with lock_for(real, arrival):
+        ...         change(real)
+    """
+
+    def __enter__(self) -> Arrival:
+        with _turns:
+            _arrivals[self] = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with _turns:
+            if _arrivals.pop(self, self) is None:
+                _turns.notify_all()
 
 
 @contextlib.contextmanager
-def lock_for(real_path: str) -> Iterator[None]:
+def lock_for(real_path: str, arrival: Arrival | None = None) -> Iterator[None]:
     """Hold the one lock of a file while the body runs, so that two changes of it take turns.
 
-    Those who wait are served in the order in which they came. Within this process only.
+    Those who wait are served in the order in which they came: here, or where they took their `arrival`. Within this process
+    only.
 
     Args:
         real_path: The path with all links followed (`os.path.realpath`): two spellings of one file are one lock.
+        arrival: The place in the order that the caller has; it ends here.
 
     Threads:
         Any. A thread that asks again for what it holds waits for ever.
     """
-    with _turns_lock:
-        waiting = _turns.get(real_path)
+    my_turn: threading.Lock | None = None
+    with _turns:
+        if arrival is not None:
+            _turns.wait_for(lambda: next(iter(_arrivals), arrival) is arrival, timeout=_LONGEST_ARRIVAL)
+            _arrivals.pop(arrival, None)
+            _turns.notify_all()
+        waiting = _waiting.get(real_path)
         if waiting is None:
-            _turns[real_path] = deque()  # it is ours
-            my_turn = None
+            _waiting[real_path] = deque()  # it is ours
         else:
             my_turn = threading.Lock()
             my_turn.acquire()
@@ -248,22 +283,23 @@ def lock_for(real_path: str) -> Iterator[None]:
             my_turn.acquire()
         yield
     finally:
-        with _turns_lock:
-            waiting = _turns[real_path]
+        with _turns:
+            waiting = _waiting[real_path]
             if my_turn is not None and my_turn in waiting:
                 waiting.remove(my_turn)  # interrupted while it waited
             elif waiting:
                 waiting.popleft().release()
             else:
-                del _turns[real_path]
+                del _waiting[real_path]
 
 
-def _forget_locks() -> None:
+def _forget_turns() -> None:
     # The threads that hold them do not exist in a forked child.
-    global _turns_lock
-    _turns_lock = threading.Lock()
-    _turns.clear()
+    global _turns
+    _turns = threading.Condition()
+    _arrivals.clear()
+    _waiting.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_locks)
+    os.register_at_fork(after_in_child=_forget_turns)

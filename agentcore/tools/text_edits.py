@@ -226,8 +226,8 @@ def _find_only(view: str, old_text: str, shown_path: str, index: int, count: int
     if occurrences > 1:
         what, name = ("the text", "The text") if count == 1 else (f"edits[{index}]", "Each oldText")
         raise EditError(
-            f"Found {occurrences} occurrences of {what} in {shown_path}. {name} must be unique. Please provide more context to make "
-            "it unique."
+            f"Found {occurrences} occurrences of {what} in {shown_path}. {name} must be unique. Please provide more context to "
+            "make it unique."
         )
     return span
 

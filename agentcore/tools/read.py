@@ -1,0 +1,187 @@
+"""The read tool: a file as text, by lines, or as an image."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agentcore.abort import AbortSignal
+from agentcore.codec import OMIT_NONE, Json, nested
+from agentcore.errors import EnvironmentFileError
+from agentcore.messages import AgentToolResult, ImageContent, TextContent
+from agentcore.tools.agent_tool import AgentTool
+from agentcore.tools.environment import ExecutionEnvironment
+from agentcore.tools.files import clean_path, other_spellings
+from agentcore.tools.images import ReadImageProcessorResult, detect_image_type, process_image
+from agentcore.tools.truncate import DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, TruncationResult, format_size, truncate_head, utf8_length
+from agentcore.tools.workspace import Workspace
+
+MAX_FILE_BYTES = 200_000_000
+"""A larger file is refused: it would be taken into memory as a whole."""
+
+
+class ReadImageProcessor(Protocol):
+    """Makes an image fit for a model, in place of Pillow.
+
+    Args:
+        content: The bytes of the file.
+        mime_type: `image/png`, `image/jpeg`, `image/gif`, `image/webp` or `image/bmp`, told by the content.
+        options: Those of the tool; `auto_resize_images` says whether a large image is to be made smaller.
+
+    Threads:
+        Called on a tool worker, several times at once.
+    """
+
+    def __call__(self, content: bytes, mime_type: str, options: ReadToolOptions, /) -> ReadImageProcessorResult: ...
+
+
+@dataclass
+class ReadToolOptions:
+    """How a read tool is made.
+
+    `image_processor` None: images are scaled down and converted by Pillow where it is installed, else passed on as they are.
+    """
+
+    auto_resize_images: bool = True
+    image_processor: ReadImageProcessor | None = None
+
+
+@dataclass
+class ReadToolInput(Json):
+    """What the model gives: `offset` is the first line, counted from 1, `limit` the number of lines."""
+
+    path: str
+    offset: int | None = field(default=None, metadata=OMIT_NONE)
+    limit: int | None = field(default=None, metadata=OMIT_NONE)
+
+
+@dataclass
+class ReadToolDetails(Json):
+    """What was left out of a text; None if nothing was."""
+
+    truncation: TruncationResult | None = field(default=None, metadata=nested(TruncationResult, omit_none=True))
+
+
+def create_read_tool(
+    options: ReadToolOptions | None = None,
+    *,
+    environment: ExecutionEnvironment | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+) -> AgentTool:
+    """Make the tool `read`.
+
+    Args:
+        options: What becomes of images.
+        environment, cwd, root: Where it works (`agentcore.tools.workspace.Workspace`).
+
+    Example:
+        >>> agent = Agent(tools=[create_read_tool(root="project")])
+    """
+    made = options or ReadToolOptions()
+    workspace = Workspace(environment, cwd, root)
+
+    def execute(tool_call_id: str, args: dict[str, Any], signal: AbortSignal | None) -> AgentToolResult:
+        asked = ReadToolInput(args["path"], args.get("offset"), args.get("limit"))
+        if asked.limit is not None and asked.limit < 1:
+            raise ValueError(f"limit is {asked.limit}: it must be 1 or more, or be left out")
+        content = _read(workspace, asked.path, signal)
+        mime_type = detect_image_type(content)
+        if mime_type is not None:
+            return _image_result(content, mime_type, made)
+        return _text_result(content.decode("utf-8", "replace").removeprefix("\ufeff"), asked)
+
+    return AgentTool(
+        name="read",
+        label="read",
+        description=(
+            f"Read a file. Text comes as it is, at most {DEFAULT_MAX_LINES} lines or {DEFAULT_MAX_BYTES // 1024} KB at once: go on "
+            "with offset where the result says so. Images (PNG, JPEG, GIF, WebP, BMP) come as images."
+        ),
+        parameters={
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file: absolute, or relative to the working directory"},
+                "offset": {"type": "integer", "description": "The first line to read, counted from 1"},
+                "limit": {"type": "integer", "description": "How many lines to read"},
+            },
+            "required": ["path"],
+        },
+        execute=execute,
+    )
+
+
+def _read(workspace: Workspace, path: str, signal: AbortSignal | None) -> bytes:
+    try:
+        return _read_whole(workspace, workspace.resolve(path), signal)
+    except EnvironmentFileError as error:
+        if error.code != "not_found":
+            raise
+        whole = workspace.environment.absolute_path(clean_path(path))
+        for name in other_spellings(whole):
+            if workspace.environment.exists(name):
+                return _read_whole(workspace, workspace.check(name, shown=path), signal)
+        raise
+
+
+def _read_whole(workspace: Workspace, whole: str, signal: AbortSignal | None) -> bytes:
+    environment = workspace.environment
+    if signal is None or not signal.aborted:
+        # What the name leads to is looked at first: to read from a pipe could take for ever, from a device has no end.
+        size = environment.file_info(environment.canonical_path(whole)).size_bytes
+        if size > MAX_FILE_BYTES:
+            raise EnvironmentFileError(
+                f"{whole} has {format_size(size)}, more than {format_size(MAX_FILE_BYTES)}: read a part of it with bash, such as "
+                f"head -c 51200 {shlex.quote(whole)}",
+                code="invalid",
+                path=whole,
+            )
+    return environment.read_binary_file(whole, signal=signal)
+
+
+def _image_result(content: bytes, mime_type: str, options: ReadToolOptions) -> AgentToolResult:
+    if options.image_processor is not None:
+        made = options.image_processor(content, mime_type, options)
+    else:
+        made = process_image(content, mime_type, auto_resize=options.auto_resize_images)
+    if not made.ok:
+        return AgentToolResult([TextContent(f"Read image file [{mime_type}]\n{made.message}")])
+    text = "\n".join([f"Read image file [{made.mime_type}]", *made.hints])
+    return AgentToolResult([TextContent(text), ImageContent(made.data, made.mime_type)])
+
+
+def _text_result(text: str, asked: ReadToolInput) -> AgentToolResult:
+    """Return the lines asked for. The piece after a final line feed counts as a line, as it does for `offset`."""
+    first = max(asked.offset or 1, 1)
+    total = text.count("\n") + 1
+    if first > total:
+        raise ValueError(f"Offset {asked.offset} is beyond end of file ({total} lines total)")
+    begin = _line_start(text, first - 1)
+    last = total if asked.limit is None else min(first - 1 + asked.limit, total)
+    end = len(text) if last == total else _line_start(text, last, begin, first - 1) - 1
+    cut = truncate_head(text[begin:end])
+    if cut.first_line_exceeds_limit:
+        size = format_size(utf8_length(text[begin:end].partition("\n")[0]))
+        notice = (
+            f"[Line {first} is {size}, exceeds {format_size(DEFAULT_MAX_BYTES)} limit. Use bash: sed -n '{first}p' "
+            f"{shlex.quote(asked.path)} | head -c {DEFAULT_MAX_BYTES}]"
+        )
+        return AgentToolResult([TextContent(notice)], ReadToolDetails(cut))
+    if cut.truncated:
+        shown = first + cut.output_lines - 1
+        limit = f" ({format_size(DEFAULT_MAX_BYTES)} limit)" if cut.truncated_by == "bytes" else ""
+        notice = f"\n\n[Showing lines {first}-{shown} of {total}{limit}. Use offset={shown + 1} to continue.]"
+        return AgentToolResult([TextContent(cut.content + notice)], ReadToolDetails(cut))
+    if last < total:
+        notice = f"\n\n[{total - last} more lines in file. Use offset={last + 1} to continue.]"
+        return AgentToolResult([TextContent(cut.content + notice)])
+    return AgentToolResult([TextContent(cut.content)])
+
+
+def _line_start(text: str, number: int, position: int = 0, known: int = 0) -> int:
+    """Return where line `number`, counted from 0, begins; line `known` begins at `position`."""
+    for _ in range(number - known):
+        position = text.index("\n", position) + 1
+    return position
