@@ -200,7 +200,8 @@ def _run(
         if error.code not in ("timeout", "aborted"):
             raise
         failure = error
-    capture.finish()
+    finally:
+        capture.finish()
     progress.show()
     result = capture.result()
     text = result.content + _notice(result, capture) if result.truncated else result.content

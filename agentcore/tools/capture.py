@@ -1,9 +1,9 @@
 """What a command prints, in constant memory: the tail, the totals, and a file with the whole once it is too long.
 
     bytes of a pipe → text (U+FFFD for what is no UTF-8) → without carriage returns and control characters
-                    ├─► the tail, at most about twice the limit
+                    ├─► the tail: the last pieces, no more of them than the limit takes
                     ├─► counts of lines and bytes
-                    └─► the file, in pieces of a megabyte, from the moment on at which a limit is passed
+                    └─► the file, from the moment on at which a limit is passed
 
 Each stream is decoded by itself, so a character that comes in two pieces is whole also if the other stream speaks in between.
 """
@@ -11,12 +11,14 @@ Each stream is decoded by itself, so a character that comes in two pieces is who
 from __future__ import annotations
 
 import codecs
+import io
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agentcore.abort import AbortSignal
 from agentcore.errors import EnvironmentErrorCode, EnvironmentFileError
-from agentcore.tools.environment import ExecutionEnvironment, OutputStream
+from agentcore.tools.environment import ExecutionEnvironment, LocalEnvironment, OutputStream, file_errors
 from agentcore.tools.truncate import DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, TruncationResult, truncate_tail
 
 _REMOVED = bytes(number for number in range(32) if number not in b"\t\n")
@@ -48,16 +50,16 @@ class OutputCapture:
         self._prefix = prefix
         self._max_lines = max_lines
         self._max_bytes = max_bytes
-        # One byte more than the limit is enough to know that the line before the kept ones does not fit; the others are for a
-        # final line feed and the rest of a character at the front.
-        self._keep_bytes = max_bytes + 5
-        self._tail = bytearray()
+        # One byte more than the limit shows that the line before the kept ones does not fit; another is for a final line feed.
+        self._keep_bytes = max_bytes + 2
+        # Whole characters each. They are joined when somebody looks: with every piece it would halve the throughput.
+        self._tail: deque[bytes] = deque()
+        self._tail_bytes = 0
         self._unfinished: dict[OutputStream, bytes] = {"stdout": b"", "stderr": b""}
         self._total_bytes = 0
         self._line_feeds = 0
         self._finished_line_bytes = 0
-        self._file_pieces: list[bytes] = []
-        self._file_bytes = 0
+        self._file: _OutputFile | None = None
         self.last_line_bytes = 0
         """The bytes after the last line feed."""
         self.full_output_path: str | None = None
@@ -90,12 +92,17 @@ class OutputCapture:
             cleaned, line_feeds = self._clean(stream, b"", is_last=True)
             self._keep(cleaned, line_feeds)
             rest += cleaned
-        self._write_pieces()
+        self.close()
         return rest
+
+    def close(self) -> None:
+        """Complete the file with the whole output. Calling it twice is harmless."""
+        if self._file is not None:
+            self._file.close()
 
     def result(self) -> TruncationResult:
         """Return the tail as it is now, with the totals of all that came."""
-        result = truncate_tail(self._tail.decode("utf-8"), max_lines=self._max_lines, max_bytes=self._max_bytes)
+        result = truncate_tail(b"".join(self._tail).decode("utf-8"), max_lines=self._max_lines, max_bytes=self._max_bytes)
         result.total_lines, result.total_bytes = self.total_lines, self._total_bytes
         return result
 
@@ -124,17 +131,16 @@ class OutputCapture:
         self._total_bytes += len(cleaned)
         self._line_feeds += line_feeds
         self._measure_last_lines(cleaned)
-        self._tail += cleaned
-        if self.full_output_path is not None:
-            self._put_into_file(cleaned)
+        self._tail.append(cleaned)
+        self._tail_bytes += len(cleaned)
+        if self._file is not None:
+            self._file.write(cleaned)
         elif self._total_bytes > self._max_bytes or self.total_lines > self._max_lines:
             self.full_output_path = self._environment.create_temp_file(prefix=self._prefix, suffix=".log")
-            self._put_into_file(bytes(self._tail))
-        if len(self._tail) > 2 * self._keep_bytes:
-            begin = len(self._tail) - self._keep_bytes
-            while self._tail[begin] & 0xC0 == 0x80:  # inside a character
-                begin += 1
-            del self._tail[:begin]
+            self._file = _OutputFile(self._environment, self.full_output_path)
+            self._file.write(b"".join(self._tail))
+        while self._tail_bytes - len(self._tail[0]) >= self._keep_bytes:
+            self._tail_bytes -= len(self._tail.popleft())
 
     def _measure_last_lines(self, cleaned: bytes) -> None:
         last = cleaned.rfind(b"\n")
@@ -145,16 +151,41 @@ class OutputCapture:
         self._finished_line_bytes = last - before - 1 + (self.last_line_bytes if before < 0 else 0)
         self.last_line_bytes = len(cleaned) - last - 1
 
-    def _put_into_file(self, piece: bytes) -> None:
-        self._file_pieces.append(piece)
-        self._file_bytes += len(piece)
-        if self._file_bytes >= _FILE_PIECE_BYTES:
-            self._write_pieces()
 
-    def _write_pieces(self) -> None:
-        if self._file_pieces and self.full_output_path is not None:
-            pieces, self._file_pieces, self._file_bytes = self._file_pieces, [], 0
-            self._environment.append_file(self.full_output_path, b"".join(pieces))
+class _OutputFile:
+    """The file with the whole output. On this machine it stays open and takes each piece at once; elsewhere in megabytes."""
+
+    def __init__(self, environment: ExecutionEnvironment, path: str) -> None:
+        self._environment = environment
+        self._path = path
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
+        self._local: io.FileIO | None = None
+        if isinstance(environment, LocalEnvironment):
+            with file_errors(path, "write"):
+                self._local = io.FileIO(path, "ab")
+
+    def write(self, piece: bytes) -> None:
+        if self._local is not None:
+            with file_errors(self._path, "write"):
+                written = self._local.write(piece)
+                while written < len(piece):
+                    written += self._local.write(piece[written:])
+            return
+        self._pieces.append(piece)
+        self._pieces_bytes += len(piece)
+        if self._pieces_bytes >= _FILE_PIECE_BYTES:
+            self._append()
+
+    def close(self) -> None:
+        if self._local is not None:
+            self._local.close()
+        elif self._pieces:
+            self._append()
+
+    def _append(self) -> None:
+        pieces, self._pieces, self._pieces_bytes = self._pieces, [], 0
+        self._environment.append_file(self._path, b"".join(pieces))
 
 
 @dataclass(frozen=True)
@@ -275,10 +306,10 @@ def execute_shell_with_capture(
         ended_by = error.code
         if ended_by != "aborted":
             if not return_execution_errors:
-                capture.finish()
                 raise
             execution_error = error
-    report(capture.finish())
+    finally:
+        report(capture.finish())
     if failures:
         raise EnvironmentFileError(str(failures[0]), code="unknown") from failures[0]
     result = capture.result()
