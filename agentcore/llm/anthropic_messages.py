@@ -179,7 +179,7 @@ class AnthropicMessages(WireFormat):
                 place = places.pop(data.get("index"), None)
                 if place is not None:
                     call = answer.message.content[place[0]]
-                    if place[0] in given and isinstance(call, LiveToolCall) and not call.pieces:
+                    if place[0] in given and isinstance(call, LiveToolCall) and not call.partial_json:
                         # Some services send the arguments whole, with the start, and no deltas.
                         call.pieces.append(to_json(given[place[0]]))
                     yield assembly.end(place[0])
@@ -230,12 +230,11 @@ def _open(assembly: Assembly, block: Mapping[str, Any]) -> Any:
     if kind == "thinking":
         return assembly.open_thinking("")
     if kind == "redacted_thinking":
-        opened = assembly.open_thinking(block.get("data"), redacted=True)
-        assembly.add_thinking(opened.content_index, REDACTED)
-        return opened
+        thought = assembly.open_thinking(block.get("data"), redacted=True)
+        assembly.add_thinking(thought.content_index, REDACTED)
+        return thought
     if kind == "tool_use":
-        opened = assembly.open_call(block.get("id") or f"call_{len(assembly.message.content)}", block.get("name") or "")
-        return opened
+        return assembly.open_call(block.get("id") or f"call_{len(assembly.message.content)}", block.get("name") or "")
     return None
 
 

@@ -56,6 +56,7 @@ DIFFERENCES = {
     "transformMessages: failed message between call and user": Difference(
         ONE_RESULT, {"[1]": _result("a", "n", "late", is_error=False, timestamp=1700000000000), "[2]": DELETE}
     ),
+    "transformMessages: content null becomes an empty list": Difference(ONE_RESULT, {"[2]": DELETE}),
     "transformMessages: other roles pass": Difference(OWN_CUSTOM, {"[0]": DELETE}),
 }
 
