@@ -25,6 +25,7 @@ from agentcore.session.jsonl import JsonlSessionRepo, JsonlSessionStorage
 from agentcore.session.jsonl_file import SessionRepairWarning
 from agentcore.session.memory import MemorySessionRepo, MemorySessionStorage
 from agentcore.session.session import Session
+from agentcore.session.sqlite import SqliteSessionRepo, SqliteSessionStorage
 from agentcore.session.storage import EntryNotStoredError, SessionMetadata, SessionRepo, SessionStorage
 from agentcore.session.tree import SessionStats
 
@@ -56,6 +57,8 @@ __all__ = [
     "SessionStats",
     "SessionStorage",
     "SessionTreeEntry",
+    "SqliteSessionRepo",
+    "SqliteSessionStorage",
     "ThinkingLevelChangeEntry",
     "UnknownEntry",
 ]

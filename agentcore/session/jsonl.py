@@ -12,7 +12,7 @@ from typing import Any
 
 from agentcore.codec import dumps
 from agentcore.errors import SessionError
-from agentcore.session.entries import SESSION_VERSION, RawEntry, SessionTreeEntry, new_session_id, now_iso
+from agentcore.session.entries import SESSION_VERSION, RawEntry, SessionTreeEntry
 from agentcore.session.jsonl_file import (
     AppendFile,
     FileContent,
@@ -29,7 +29,7 @@ from agentcore.session.jsonl_file import (
     sync_folder,
 )
 from agentcore.session.session import Session
-from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata
+from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata, check_fsync, new_header
 from agentcore.session.tree import EntryIndex, entries_for_fork
 from agentcore.session.writer_lock import WriterLock
 
@@ -96,12 +96,12 @@ class JsonlSessionStorage(EntryStorage):
             SessionError: There is such a file already (`code` is `already_exists`), or it cannot be made (`storage`).
             SessionLockedError: Another process is making it.
         """
-        header = _new_header(cwd, session_id, parent_session, metadata)
+        header = new_header(cwd, session_id, parent_session, metadata)
         return cls._create(os.path.abspath(path), header, (), fsync)
 
     @classmethod
     def _create(cls, path: str, header: RawEntry, raws: Sequence[RawEntry], fsync: Fsync) -> JsonlSessionStorage:
-        _check_fsync(fsync)
+        check_fsync(fsync)
         hold = None
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -142,7 +142,7 @@ class JsonlSessionStorage(EntryStorage):
             SessionCorruptError: It is no session file, or a line inside it cannot be read; the text names the line.
             SessionLockedError: Another process has it open for writing.
         """
-        _check_fsync(fsync)
+        check_fsync(fsync)
         name = os.path.abspath(path)
         if read_only:
             content = read_session_file(name)
@@ -298,28 +298,6 @@ class JsonlSessionStorage(EntryStorage):
         content.ends_with_newline = True
 
 
-def _check_fsync(fsync: str) -> None:
-    if fsync not in ("every", "never"):
-        raise ValueError(f"fsync must be 'every' (each entry reaches the disk) or 'never', not {fsync!r}")
-
-
-def _new_header(
-    cwd: str | os.PathLike[str] | None, session_id: str | None, parent_session: str | None, metadata: Mapping[str, Any] | None
-) -> RawEntry:
-    header: RawEntry = {
-        "type": "session",
-        "version": SESSION_VERSION,
-        "id": session_id or new_session_id(),
-        "timestamp": now_iso(),
-        "cwd": os.getcwd() if cwd is None else os.fspath(cwd),
-    }
-    if parent_session is not None:
-        header["parentSession"] = os.fspath(parent_session)
-    if metadata is not None:
-        header["metadata"] = dict(metadata)
-    return header
-
-
 class JsonlSessionRepo:
     """Keeps sessions as files: `ROOT/--WORKING-DIRECTORY--/TIME_ID.jsonl`.
 
@@ -331,7 +309,7 @@ class JsonlSessionRepo:
     """
 
     def __init__(self, root: str | os.PathLike[str], *, fsync: Fsync = "every") -> None:
-        _check_fsync(fsync)
+        check_fsync(fsync)
         self.root = os.path.abspath(root)
         self._fsync: Fsync = fsync
 
@@ -344,7 +322,7 @@ class JsonlSessionRepo:
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
         """Make a session, open for writing. Arguments and errors are those of `JsonlSessionStorage.create`."""
-        return self._create(_new_header(cwd, session_id, parent_session, metadata), ())
+        return self._create(new_header(cwd, session_id, parent_session, metadata), ())
 
     def _create(self, header: RawEntry, raws: Sequence[RawEntry]) -> Session:
         if not re.fullmatch(r"[^/\\\0]+", header["id"]):
@@ -420,7 +398,7 @@ class JsonlSessionRepo:
         parent = source if isinstance(source, Session) else self.open(source, read_only=True)
         raws = entries_for_fork(parent.storage.index, entry_id, position)
         told = parent.metadata
-        header = _new_header(
+        header = new_header(
             told.cwd if cwd is None else cwd,
             session_id,
             parent_session or told.path,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_check
 
 from agentcore.codec import OMIT_NONE, Json, dumps
 from agentcore.errors import SessionError
-from agentcore.session.entries import RawEntry, SessionTreeEntry, encode_entry, entry_fault, entry_name, new_entry_id, now_iso
+from agentcore.session.entries import (
+    SESSION_VERSION,
+    RawEntry,
+    SessionTreeEntry,
+    encode_entry,
+    entry_fault,
+    entry_name,
+    new_entry_id,
+    new_session_id,
+    now_iso,
+)
 
 if TYPE_CHECKING:
     from agentcore.session.session import Session
@@ -27,6 +38,30 @@ Fsync = Literal["every", "never"]
 
 ForkPosition = Literal["before", "at"]
 """Where a fork ends: before a user message, so that it can be said again, or with the entry itself."""
+
+
+def check_fsync(fsync: str) -> None:
+    """Refuse what is no setting of `fsync`."""
+    if fsync not in ("every", "never"):
+        raise ValueError(f"fsync must be 'every' (each entry reaches the disk) or 'never', not {fsync!r}")
+
+
+def new_header(
+    cwd: str | os.PathLike[str] | None, session_id: str | None, parent_session: str | None, metadata: Mapping[str, Any] | None
+) -> RawEntry:
+    """Return the header of a new session. A missing id or working directory is filled in."""
+    header: RawEntry = {
+        "type": "session",
+        "version": SESSION_VERSION,
+        "id": session_id or new_session_id(),
+        "timestamp": now_iso(),
+        "cwd": os.getcwd() if cwd is None else os.fspath(cwd),
+    }
+    if parent_session is not None:
+        header["parentSession"] = os.fspath(parent_session)
+    if metadata is not None:
+        header["metadata"] = dict(metadata)
+    return header
 
 
 class EntryNotStoredError(SessionError):

@@ -1,7 +1,7 @@
 """Where sessions differ from the recordings on purpose, and how our error texts say what theirs do.
 
-Kinds: settings made before the kept part still count; forks keep a whole path; damaged files are mended, or read where the reference
-refuses them; files of the versions 1 and 2 open.
+Kinds: settings made before the kept part still count; forks keep a whole path; damaged files are mended, or read where the
+reference refuses them; files of the versions 1 and 2 open.
 """
 
 from __future__ import annotations

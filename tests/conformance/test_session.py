@@ -20,6 +20,7 @@ from agentcore.session import (
     MemorySessionRepo,
     Session,
     SessionMetadata,
+    SqliteSessionRepo,
 )
 from agentcore.session.jsonl_file import read_metadata
 from tests.conformance.cases import case_params, check, expand, put_tokens, with_difference
@@ -41,7 +42,7 @@ def test_recorded(case: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", case_params("session.json", lambda case: bool(case.get("memory_same"))))
-@pytest.mark.parametrize("kind", ["memory"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_recorded_elsewhere(case: dict[str, Any], kind: str, tmp_path: Path) -> None:
     """In memory and in a database, every operation gives the same as in files, but for the paths."""
     player = _Player(tmp_path, MemorySessionRepo() if kind == "memory" else SqliteSessionRepo(tmp_path / "sessions.db"))

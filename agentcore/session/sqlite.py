@@ -1,0 +1,385 @@
+"""Sessions in a database of SQLite: one file, many sessions, for who would rather keep one file than a folder of them.
+
+A row of `sessions` holds a header, a row of `entries` one entry, both as the JSON that a session file would have. The journal is a
+write-ahead log, so readers and the writer do not wait for each other; an entry is one transaction.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sqlite3
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from agentcore.codec import dumps
+from agentcore.errors import SessionCorruptError, SessionError
+from agentcore.session.entries import RawEntry, SessionTreeEntry, entry_fault
+from agentcore.session.jsonl_file import metadata_of
+from agentcore.session.session import Session
+from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata, check_fsync, new_header
+from agentcore.session.tree import EntryIndex, entries_for_fork
+from agentcore.session.writer_lock import WriterLock
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, created_at TEXT NOT NULL, cwd TEXT NOT NULL, header TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS entries (
+    session TEXT NOT NULL, seq INTEGER NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (session, seq)
+) WITHOUT ROWID;
+"""
+_ROWS_AT_ONCE = 500
+
+
+class _Hold:
+    """What a storage holds of the system: the connection, and the share in the writer's lock of its session."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: WriterLock | None) -> None:
+        self.connection = connection
+        self.lock = lock
+        self.pid = os.getpid()
+
+    def let_go(self) -> None:
+        if self.pid == os.getpid():  # a forked child may not touch its parent's connection, not even to close it
+            self.connection.close()
+        if self.lock is not None:
+            self.lock.release()
+
+
+class SqliteSessionStorage(EntryStorage):
+    """Keeps one session in a database. Made by `create` and `open`.
+
+    Open for writing it holds the writer's lock of its session (`DATABASE.SESSION-ID.lock`); other sessions of the same database may
+    be written to meanwhile. `close`, the end of a `with`, the garbage collector and the end of the process free it.
+
+    Threads: any, as `EntryStorage` says.
+    """
+
+    def __init__(self, path: str, header: RawEntry, hold: _Hold, fsync: Fsync) -> None:
+        super().__init__(metadata_of(header, path), EntryIndex())
+        self.path = path
+        self._hold = hold
+        self._fsync: Fsync = fsync
+        self._count = 0
+        self._take_in()
+        self._let_go = weakref.finalize(self, hold.let_go)
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        session_id: str | None = None,
+        parent_session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        fsync: Fsync = "every",
+    ) -> SqliteSessionStorage:
+        """Make a session in a database, which is made too where there is none, and open it for writing.
+
+        Arguments are those of `JsonlSessionStorage.create`, `path` being the database.
+
+        Raises:
+            SessionError: The database has such a session (`code` is `already_exists`), or cannot be written (`storage`).
+            SessionLockedError: Another process is making it.
+        """
+        return cls._create(os.path.abspath(path), new_header(cwd, session_id, parent_session, metadata), (), fsync)
+
+    @classmethod
+    def _create(cls, path: str, header: RawEntry, raws: Sequence[RawEntry], fsync: Fsync) -> SqliteSessionStorage:
+        check_fsync(fsync)
+        session_id = header["id"]
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        except OSError as error:
+            raise SessionError(f"session database {path} cannot be made: {error.strerror}", code="storage") from error
+        hold = _open_hold(path, session_id, fsync, read_only=False)
+        try:
+            with _translated(path), _transaction(hold.connection):
+                hold.connection.execute(
+                    "INSERT INTO sessions VALUES (?, ?, ?, ?)", (session_id, header["timestamp"], header["cwd"], dumps(header))
+                )
+                rows = ((session_id, place, dumps(raw)) for place, raw in enumerate(raws))
+                hold.connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+            return cls(path, header, hold, fsync)
+        except BaseException:
+            hold.let_go()
+            raise
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], session_id: str | None = None, *, fsync: Fsync = "every", read_only: bool = False
+    ) -> SqliteSessionStorage:
+        """Open a session of a database.
+
+        Args:
+            path: The database.
+            session_id: Which session; may be left out where the database has only one.
+            fsync: Whether each entry is forced onto the disk, so that it survives a power cut too.
+            read_only: Take no lock; another process may be writing. `refresh` reads what has come.
+
+        Raises:
+            SessionError: There is no such database or session (`code` is `not_found`), or it cannot be opened (`storage`).
+            SessionCorruptError: It is no database of sessions, or an entry cannot be read.
+            SessionLockedError: Another process has the session open for writing.
+        """
+        check_fsync(fsync)
+        name = os.path.abspath(path)
+        if session_id is None:
+            ids = [metadata.id for metadata in _list(name)]
+            if len(ids) != 1:
+                raise SessionError(f"session database {name} has {len(ids)} sessions; say which by session_id=", code="not_found")
+            session_id = ids[0]
+        if not os.path.exists(name):
+            raise _not_found(name, session_id)
+        hold = _open_hold(name, session_id, fsync, read_only=read_only)
+        try:
+            with _translated(name):
+                row = hold.connection.execute("SELECT header FROM sessions WHERE id = ?", (session_id,)).fetchone()
+            if row is None:
+                raise _not_found(name, session_id)
+            return cls(name, json.loads(row[0]), hold, fsync)
+        except BaseException:
+            hold.let_go()
+            raise
+
+    def append(self, entry: SessionTreeEntry | Mapping[str, Any]) -> str:
+        """Store an entry and return its id. A missing id, parent (the leaf) or time is filled in.
+
+        Raises:
+            EntryNotStoredError: It could not be written. Nothing has changed.
+            SessionLockedError: This is a forked child, and its parent has the session.
+            SessionError: The entry has no valid frame, or its id is taken; the storage is closed or for reading only.
+        """
+        if self._hold.lock is None:
+            raise SessionError(
+                f"session {self.metadata.id} was opened with read_only=True; open it without to append", code="read_only"
+            )
+        with self._lock:
+            if not self._is_closed and not self._hold.lock.is_held:  # a forked child
+                self._hold = _open_hold(self.path, self.metadata.id, self._fsync, read_only=False)
+                self._let_go = weakref.finalize(self, self._hold.let_go)
+        if self._is_closed:
+            return super().append(entry)
+        assert self._hold.lock is not None
+        with self._hold.lock.turn:
+            return super().append(entry)
+
+    def refresh(self) -> None:
+        """Take in what others have appended since the session was read."""
+        with self._lock:
+            self._take_in()
+
+    def close(self) -> None:
+        """Close the database and free the lock. Reading goes on, appending does not."""
+        with self._lock:
+            self._is_closed = True
+            self._let_go()
+
+    def _prepare_append(self) -> None:
+        self._take_in()
+
+    def _take_in(self) -> None:
+        """Read the entries that are not in the index yet."""
+        with _translated(self.path):
+            cursor = self._hold.connection.execute(
+                "SELECT entry FROM entries WHERE session = ? AND seq >= ? ORDER BY seq", (self.metadata.id, self._count)
+            )
+            while True:
+                rows = cursor.fetchmany(_ROWS_AT_ONCE)
+                if not rows:
+                    return
+                self._index.add_all(self._parse([row[0] for row in rows]))
+                self._count += len(rows)
+
+    def _parse(self, texts: list[str]) -> list[RawEntry]:
+        try:
+            raws: list[Any] = json.loads(f"[{','.join(texts)}]")
+        except ValueError:
+            raws = []
+        for place, raw in enumerate(raws):
+            fault = entry_fault(raw)
+            if fault is not None:
+                raise SessionCorruptError(f"{self.path}: entry {self._count + place} {fault}; mend it", code="invalid_entry")
+        if len(raws) != len(texts):
+            raise SessionCorruptError(
+                f"{self.path}: an entry of session {self.metadata.id} is not JSON; mend it", code="invalid_entry"
+            )
+        return raws
+
+    def _write(self, line: str) -> None:
+        session_id = self.metadata.id
+        try:
+            stored = self._hold.connection.execute(
+                "INSERT INTO entries SELECT ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?)",
+                (session_id, self._count, line, session_id),
+            )
+        except sqlite3.Error as error:
+            raise OSError(_errno(error), str(error)) from error
+        if stored.rowcount != 1:
+            raise OSError(None, "the session was deleted while it was open")
+        self._count += 1
+
+
+def _errno(error: sqlite3.Error) -> int | None:
+    text = str(error)
+    if "full" in text:
+        return errno.ENOSPC
+    return errno.EROFS if "readonly" in text else None
+
+
+def _not_found(path: str, session_id: str) -> SessionError:
+    return SessionError(f"there is no session {session_id!r} in {path}; SqliteSessionStorage.create() makes one", code="not_found")
+
+
+def _open_hold(path: str, session_id: str, fsync: Fsync, *, read_only: bool) -> _Hold:
+    if not re.fullmatch(r"[^/\\\0]+", session_id):
+        raise ValueError(f"a session id is part of the name of a lock file, and {session_id!r} cannot be: leave out slashes")
+    lock = None if read_only else WriterLock(f"{path}.{session_id}")
+    try:
+        with _translated(path):
+            connection = _connect(path)
+            connection.execute(f"PRAGMA synchronous = {'FULL' if fsync == 'every' else 'OFF'}")
+        return _Hold(connection, lock)
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    # Any thread may append, one at a time; transactions are begun by hand.
+    connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(_SCHEMA)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise SessionError(f"{path} has a session of that id already; open() opens it", code="already_exists") from error
+    except sqlite3.OperationalError as error:
+        raise SessionError(f"session database {path} cannot be used: {error}", code="storage") from error
+    except sqlite3.DatabaseError as error:
+        raise SessionCorruptError(f"{path} is no database of sessions: {error}") from error
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _list(path: str) -> list[SessionMetadata]:
+    if not os.path.exists(path):
+        return []
+    with _translated(path):
+        connection = _connect(path)
+        try:
+            rows = connection.execute("SELECT header FROM sessions ORDER BY created_at DESC, rowid DESC").fetchall()
+        finally:
+            connection.close()
+    return [metadata_of(json.loads(row[0]), path) for row in rows]
+
+
+class SqliteSessionRepo:
+    """Keeps sessions in one database.
+
+    Args:
+        path: The database; it is made when it is needed.
+        fsync: As for `SqliteSessionStorage`.
+
+    Threads: any.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, fsync: Fsync = "every") -> None:
+        check_fsync(fsync)
+        self.path = os.path.abspath(path)
+        self._fsync: Fsync = fsync
+
+    def create(
+        self,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        session_id: str | None = None,
+        parent_session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Make a session, open for writing. Arguments and errors are those of `SqliteSessionStorage.create`."""
+        header = new_header(cwd, session_id, parent_session, metadata)
+        return Session(SqliteSessionStorage._create(self.path, header, (), self._fsync))
+
+    def open(self, session: SessionMetadata | str, *, read_only: bool = False) -> Session:
+        """Open a session, by what `list` says of it or by its id. Errors are those of `SqliteSessionStorage.open`."""
+        return Session(SqliteSessionStorage.open(self.path, _id(session), fsync=self._fsync, read_only=read_only))
+
+    def list(self, cwd: str | os.PathLike[str] | None = None) -> list[SessionMetadata]:
+        """Return the sessions, those of one working directory or all; the newest first. No entry is read."""
+        return [metadata for metadata in _list(self.path) if cwd is None or metadata.cwd == os.fspath(cwd)]
+
+    def delete(self, session: SessionMetadata | str) -> None:
+        """Delete a session for good.
+
+        Raises:
+            SessionError: There is no such session; `code` is `not_found`.
+            SessionLockedError: Another process has it open for writing.
+        """
+        session_id = _id(session)
+        if all(metadata.id != session_id for metadata in _list(self.path)):
+            raise _not_found(self.path, session_id)
+        hold = _open_hold(self.path, session_id, self._fsync, read_only=False)
+        try:
+            with _translated(self.path), _transaction(hold.connection):
+                hold.connection.execute("DELETE FROM entries WHERE session = ?", (session_id,))
+                hold.connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+        finally:
+            hold.let_go()
+
+    def fork(
+        self,
+        source: Session | SessionMetadata | str,
+        *,
+        entry_id: str | None = None,
+        position: ForkPosition = "before",
+        session_id: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent_session: str | None = None,
+    ) -> Session:
+        """Copy a session, or its path up to an entry, into a new one. Arguments and errors are those of `JsonlSessionRepo.fork`.
+
+        `parent_session` is by default the source's id, since all sessions have one path.
+        """
+        parent = source if isinstance(source, Session) else self.open(source, read_only=True)
+        try:
+            raws = entries_for_fork(parent.storage.index, entry_id, position)
+        finally:
+            if parent is not source:
+                parent.close()
+        told = parent.metadata
+        header = new_header(
+            told.cwd if cwd is None else cwd,
+            session_id,
+            parent_session or told.id,
+            told.metadata if metadata is None else metadata,
+        )
+        return Session(SqliteSessionStorage._create(self.path, header, raws, self._fsync))
+
+
+def _id(session: SessionMetadata | str) -> str:
+    return session.id if isinstance(session, SessionMetadata) else session
