@@ -20,7 +20,7 @@ They run on Linux with glibc (x86-64 and arm64), macOS and Windows; there is not
 from __future__ import annotations
 
 from agentcore.llm.registry import register_wire_format
-from agentcore.local.server import CONTEXT_TOKENS, embedded_server, missing_parts
+from agentcore.local.server import CONTEXT_TOKENS, MODEL_ID, embedded_server, missing_parts
 from agentcore.local.stream import API
 from agentcore.local.stream import stream as stream
 from agentcore.models import Model
@@ -43,7 +43,7 @@ def model() -> Model:
         Any. The server is one for the whole process; it ends with it, or with `stop()`.
     """
     return Model(
-        "SmolLM2-135M-Instruct",
+        MODEL_ID,
         name="SmolLM2 135M, embedded",
         api=API,
         provider="local",

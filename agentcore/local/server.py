@@ -23,6 +23,7 @@ from typing import Any
 from agentcore.errors import AgentCoreError
 
 WEIGHTS_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+MODEL_ID = "SmolLM2-135M-Instruct"
 CONTEXT_TOKENS = 4096
 """What one request may take. There are two slots, so that choosing a tool and answering each keep their own cached prompt."""
 
@@ -130,6 +131,7 @@ def _load() -> Any:
         raise ImportError(f"the package xllamacpp cannot be loaded ({error}): reinstall it, or use another model") from error
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
+    params.model_alias = {MODEL_ID}
     params.n_ctx = 2 * CONTEXT_TOKENS
     params.n_parallel = 2
     params.verbosity = -1  # else it writes to standard error

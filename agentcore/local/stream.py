@@ -127,7 +127,8 @@ def _answer(address: str, model: Model, context: Context, options: StreamOptions
         reasoning=None,
         tool_choice=None,
     )
-    chat = replace(model, api="openai-completions", base_url=f"{address}/v1")
+    # Without a window: what is told here is short, and the safety margin kept for a large model is all that this one has.
+    chat = replace(model, api="openai-completions", base_url=f"{address}/v1", context_window=0)
     spoken = Context(context.system_prompt, _spoken(context.messages), None)
     for event in stream_chat(chat, spoken, options):
         message: Any = getattr(event, "partial", None) or getattr(event, "message", None)
