@@ -396,11 +396,17 @@ class Agent:
             TimeoutError: The time was up.
             KeyboardInterrupt: Ctrl-C; the run has been aborted.
         """
-        run = self.prompt(prompt, images)
-        if not run.wait(timeout):
-            run.abort(f"not done within {timeout:g} s")
-            run.settle()
-            raise TimeoutError(f"the run was not done within {timeout:g} s and was aborted: give it a longer timeout")
+        run: Run | None = None
+        try:
+            run = self.prompt(prompt, images)
+            if not run.wait(timeout):
+                run.abort(f"not done within {timeout:g} s")
+                run.settle()
+                raise TimeoutError(f"the run was not done within {timeout:g} s and was aborted: give it a longer timeout")
+        except KeyboardInterrupt:
+            if run is not None:  # it has been aborted, unless the interrupt came between the two calls
+                run.abort("interrupted")
+            raise
         run.result()
         message = run.message
         assert message is not None  # a run without an answer has raised
@@ -559,20 +565,26 @@ class Agent:
             lambda run: self._play(run, prompts, skips_steering, channel),
             grace=self._config.tool_grace,
             on_settled=self._on_settled,
+            on_lost=self._on_lost,
         )
+        if channel is not None:
+            run.attach_reader(channel.release, channel.end)
         with self._lock:
             if self._run is not None:
                 raise AgentBusyError("a run is active: use steer() or follow_up() to add a message, or wait_for_idle() first")
             self._run = run
-            self._state.begin()
-        if channel is not None:
-            run.attach_reader(channel.release, channel.end)
         try:
+            self._state.begin()
             run.start(is_detached=is_detached)
-        except RuntimeError:
-            self._on_settled()
+        except BaseException as error:  # no thread to be had, or Ctrl-C
+            run.withdraw(error)
             raise
         return run
+
+    def _on_lost(self) -> None:
+        """In a forked child: the run thread is not there, and another thread may have held the lock."""
+        self._lock = threading.Lock()
+        self._on_settled()
 
     def _on_settled(self) -> None:
         with self._lock:
@@ -734,10 +746,10 @@ def to_image(image: ImageInput) -> ImageContent:
             content = file.read()
     else:
         raise TypeError(f"an image is an ImageContent, a path or bytes, not {type(image).__name__}")
-    from agentcore.tools.images import detect_image_mime_type
+    from agentcore.tools.images import detect_image_type
 
-    mime_type = detect_image_mime_type(content)
-    if mime_type is None:
+    mime_type = detect_image_type(content)
+    if mime_type not in ("image/png", "image/jpeg", "image/gif", "image/webp"):
         raise ValueError(f"{name} is no image that a model takes: it must be PNG, JPEG, GIF or WebP")
     return ImageContent(b64encode(content).decode("ascii"), mime_type)
 

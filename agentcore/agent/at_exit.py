@@ -1,16 +1,16 @@
 """What becomes of runs when the script ends.
 
-`concurrent.futures` closes all executors when the main thread ends, before threads are joined: a run that outlives `main` could call
-no tool any more. So the main thread settles all runs before that:
+`concurrent.futures` closes all executors when the main thread ends, before threads are joined: a run that outlives `main` could
+call no tool any more. So the main thread settles all runs before that:
 
 - The script came to its end: it waits for the runs, so that a script which forgets `wait_for_idle` still finishes its work.
 - The main thread died of an exception, or somebody sits at a prompt: the runs are aborted, and have their grace period.
 - Ctrl-C while it waits: the same.
 
-Two private names of the standard library stand here and nowhere else: `threading._register_atexit` (what is registered last is called
-first, so this module imports `concurrent.futures.thread` before it registers) and `concurrent.futures.thread._threads_queues`, the
-workers that are joined at exit. A worker that was given up is taken out of it, or the process would wait for a tool that never
-returns.
+Two private names of the standard library stand here and nowhere else: `threading._register_atexit` (what is registered last is
+called first, so this module imports `concurrent.futures.thread` before it registers) and
+`concurrent.futures.thread._threads_queues`, the workers that are joined at exit. A worker that was given up is taken out of it, or
+the process would wait for a tool that never returns.
 """
 
 from __future__ import annotations

@@ -54,24 +54,33 @@ class Run:
         work: `(run)`: what to do on the run thread. It returns the messages that are new.
         grace: Seconds that a tool has to return after an abort; the wait after Ctrl-C goes by it.
         on_settled: Called on the run thread when the work is over, before anybody who waits is told.
+        on_lost: Called in its place in a forked child, where the run thread is missing.
 
     Threads:
         Every method may be called from any thread; those that wait not from inside the run.
     """
 
     def __init__(
-        self, work: Callable[[Run], Sequence[AgentMessage]], *, grace: float = 2.0, on_settled: Callable[[], object] | None = None
+        self,
+        work: Callable[[Run], Sequence[AgentMessage]],
+        *,
+        grace: float = 2.0,
+        on_settled: Callable[[], object] | None = None,
+        on_lost: Callable[[], object] | None = None,
     ) -> None:
         self._work: Callable[[Run], Sequence[AgentMessage]] | None = work
         self._on_settled = on_settled
+        self._on_lost = on_lost
         self._grace = grace
         self._controller = AbortController()
         self._unfollow: list[Callable[[], None]] = []
         self._settled = threading.Event()
-        # _lock guards _callbacks, _future and the step to "settled". It is never held while a callback runs.
+        # _lock guards _callbacks, _future, _has_begun, _is_withdrawn and the step to "settled". No callback runs while it is held.
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[Run], object]] = []
         self._future: Future[list[AgentMessage]] | None = None
+        self._has_begun = False  # the run thread is at work
+        self._is_withdrawn = False  # it must not begin any more
         self._messages: list[AgentMessage] = []
         self._error: BaseException | None = None
         self._release_reader: Callable[[], object] | None = None
@@ -201,14 +210,20 @@ class Run:
             _active.add(self)
         try:
             self._thread.start()
-        except RuntimeError:  # no more threads
-            with _registry_lock:
-                _active.discard(self)
-            self._stop_following()
+        except BaseException as error:  # no thread to be had, or Ctrl-C
+            self.withdraw(error)
             raise
-        except BaseException:  # Ctrl-C while the thread starts: it is under way
+
+    def withdraw(self, error: BaseException) -> None:
+        """Take back a start that failed or was interrupted; a run thread that is at work already is aborted."""
+        with self._lock:
+            if self._is_withdrawn:
+                return
+            self._is_withdrawn = not self._has_begun
+        if self._is_withdrawn:
+            self._settle(error)
+        else:
             self.abort("interrupted")
-            raise
 
     def follow(self, outer: AbortSignal) -> None:
         """Abort the run when `outer` is aborted."""
@@ -259,6 +274,10 @@ class Run:
     # --- the run thread ----------------------------------------------------------------------------------------------
 
     def _main(self) -> None:
+        with self._lock:
+            if self._is_withdrawn:
+                return
+            self._has_begun = True
         current_runs.set((*current_runs.get(), self))
         current_tool_signal.set(None)
         assert self._work is not None
@@ -297,7 +316,7 @@ class Run:
         self._work = None
         if self._on_settled is not None:
             self._on_settled()
-            self._on_settled = None
+        self._on_settled = self._on_lost = None
         with _registry_lock:
             _active.discard(self)
         with self._lock:
@@ -329,8 +348,8 @@ class Run:
         self._error = AgentRunError(
             "the run went on in the parent process: a forked child has only the thread that forked", kind="setup"
         )
-        if self._on_settled is not None:
-            self._on_settled()
+        if self._on_lost is not None:
+            self._on_lost()
         self._settled.set()
 
 

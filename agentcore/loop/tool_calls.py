@@ -12,7 +12,6 @@ middle, the results that are in are still recorded and told before the exception
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,9 +38,6 @@ from agentcore.tools.agent_tool import AgentTool, ToolExecutionMode, ToolUpdateF
 
 ABORTED = "Operation aborted"
 """The text of a call that an abort kept from being made or from ending."""
-
-MAX_QUOTED_CHARS = 500
-"""No more than this is quoted of arguments that are not JSON."""
 
 _log = logging.getLogger("agentcore")
 
@@ -354,7 +350,7 @@ def prepare_tool_call(
     if tool is None:
         return _refuse(_unknown_tool_text(tool_call.name, context.tools))
     if tool_call.raw_arguments is not None:
-        return _refuse(_not_json_text(tool_call))
+        return _refuse(_unreadable_text(tool_call))
     try:
         args = validate_tool_arguments(tool, prepare_tool_call_arguments(tool, tool_call))
         if config.before_tool_call is not None:
@@ -471,12 +467,7 @@ def _unknown_tool_text(name: str, tools: Sequence[AgentTool] | None) -> str:
     return f"Tool {name} not found. Available tools: {', '.join(tool.name for tool in tools)}."
 
 
-def _not_json_text(call: ToolCall) -> str:
-    raw = call.raw_arguments or ""
-    quoted = raw if len(raw) <= MAX_QUOTED_CHARS else f"{raw[:MAX_QUOTED_CHARS]}… ({len(raw)} characters in all)"
-    try:
-        json.loads(raw)
-        why = "they are no JSON object"
-    except ValueError as error:
-        why = str(error)
-    return f'Tool call "{call.name}" was not executed: its arguments are not valid JSON ({why}). Received arguments:\n{quoted}'
+def _unreadable_text(call: ToolCall) -> str:
+    from agentcore.tools.arguments import unreadable_arguments_text
+
+    return unreadable_arguments_text(call)

@@ -1,7 +1,7 @@
 """Plays recorded scenarios: a scripted model, scripted tools, hooks and listeners, and a script of user actions.
 
-A `Runner` plays one scenario and gives what could be observed, in the form of `expected`. What is the same for every target (the model,
-the tools, gates, waits, triggers, writing things down) is here, in parts that another target may use or replace:
+A `Runner` plays one scenario and gives what could be observed, in the form of `expected`. What is the same for every target (the
+model, the tools, gates, waits, triggers, writing things down) is here, in parts that another target may use or replace:
 
 - `Scene`: the events so far, gates, and waits on them; every wait has a limit;
 - `ScriptedModel`: the stream function, and the requests that it saw;
@@ -328,9 +328,8 @@ def read_model(name: str | None, models: Mapping[str, Mapping[str, Any]]) -> Mod
     }  # fmt: skip
     if name == "other-model":
         fields |= {"provider": "other-provider", "api": "other-api"}
-    elif name != "test-model":
-        if name not in models:
-            raise FormatError(f"no model {name!r}")
+    elif name != "test-model" and name not in models:
+        raise FormatError(f"no model {name!r}")
     fields |= models.get(name or "", {})
     return codec.decode(Model, fields)
 
@@ -409,14 +408,11 @@ class ScriptedAnswer:
     def _play(self) -> Iterator[AssistantMessageEvent]:
         if self._turn is not None and "payload" in self._turn:
             self._call_request_hooks(self._turn)
-        count = 0
-        for make in self._script():
-            yield_abort = self._pass(count)
-            if yield_abort:
+        for count, make in enumerate(self._script()):
+            if self._pass(count):
                 yield ErrorEvent(self._aborted())
                 return
             yield make()
-            count += 1
 
     def _call_request_hooks(self, turn: Mapping[str, Any]) -> None:
         from agentcore.llm.request import ProviderResponse
@@ -551,9 +547,7 @@ class Runner:
         self._updates: dict[str, Callable[[Any], None]] = {}
         self._background: dict[str, threading.Thread] = {}
         self._hook_counts: dict[str, int] = {}
-        self.model = ScriptedModel(
-            scenario.get("turns", ()), self.scene, self.writer, is_agent=scenario["target"] == "agent"
-        )
+        self.model = ScriptedModel(scenario.get("turns", ()), self.scene, self.writer, is_agent=scenario["target"] == "agent")
         self.tools = {tool["name"]: self.make_tool(tool) for tool in scenario.get("tools", ())}
         for entry in self.script:
             check_keys(entry, f"the op {entry.get('op')!r}", self.entry_keys)
@@ -650,7 +644,11 @@ class Runner:
         """What the listener `main` does with an event."""
         written = self.writer.event(event)
         self.events.append(written)
-        full = written if "message" in written or not hasattr(event, "message") else {**written, "message": self.writer.write(event.message)}
+        full = (
+            written
+            if "message" in written or not hasattr(event, "message")
+            else {**written, "message": self.writer.write(event.message)}
+        )
         if state is not None and self.records_states:
             self.states.append(state(written["type"]))
         if "listeners" in self.scenario:
@@ -695,7 +693,9 @@ class Runner:
         mode = raw.get("executionMode")
         shim = raw.get("prepareArguments")
 
-        def execute(tool_call_id: str, args: Any, signal: AbortSignal, on_update: Callable[[Any], None], context: Any) -> AgentToolResult:
+        def execute(
+            tool_call_id: str, args: Any, signal: AbortSignal, on_update: Callable[[Any], None], context: Any
+        ) -> AgentToolResult:
             return self.run_tool(raw, tool_call_id, args, signal, on_update, context)
 
         return AgentTool(
@@ -912,9 +912,7 @@ class AgentRunner(Runner):
                 "transport", "maxRetryDelayMs", "initialMessages", "model", "tools",
             },
         )  # fmt: skip
-        options: dict[str, Any] = {
-            codec_name(key): given[key] for key in given if key not in ("initialMessages", "model", "tools")
-        }
+        options: dict[str, Any] = {codec_name(key): given[key] for key in given if key not in ("initialMessages", "model", "tools")}
         model = given.get("model", "test-model")
         hooks = self.scenario.get("hooks", {})
         check_keys(hooks, "hooks", self.hook_names)
