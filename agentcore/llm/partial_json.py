@@ -8,6 +8,7 @@ Both cost what they read, so they run when somebody looks, not with every delta.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -132,7 +133,7 @@ class _Reader:
                 self._skip_comma(open_values[-1][0])
 
     def _close_all(self, open_values: list[tuple[Any, Any]]) -> None:
-        for (container, key), (inner, _) in zip(open_values, open_values[1:], strict=False):
+        for (container, key), (inner, _) in itertools.pairwise(open_values):
             self._put((container, key), inner)
 
     @staticmethod
