@@ -39,6 +39,7 @@ QUIET = 0.1
 LATE_OUTPUT_LIMIT = 1.0
 
 _READ_SIZE = 65536
+_READS_A_TURN = 4  # how often a stream that is full is read before the other one, the clock and the abort are looked at
 _PIPE_SIZE = 1 << 18  # a command that prints much runs ahead instead of waiting for us: up to a quarter faster
 _KILL_GRACE = 1.0
 _POLL_PAUSE = 0.02  # where the system has no pidfd: how often to ask whether the process has ended
@@ -150,6 +151,7 @@ class _Group:
             assert process.stdout is not None and process.stderr is not None
             self._streams = {process.stdout.fileno(): "stdout", process.stderr.fileno(): "stderr"}
             for descriptor in self._streams:
+                os.set_blocking(descriptor, False)
                 _widen(descriptor)
                 self._poll.register(descriptor, select.POLLIN)
             self._pidfd = _open_pidfd(process.pid)
@@ -226,15 +228,22 @@ class _Group:
         return bool(events)
 
     def _read(self, descriptor: int) -> None:
-        data = os.read(descriptor, _READ_SIZE)
-        if not data:
-            self._poll.unregister(descriptor)
-            del self._streams[descriptor]
-        elif self._why_ended is None or self._why_ended.code != "callback_error":
+        stream = self._streams[descriptor]
+        for _ in range(_READS_A_TURN):
             try:
-                self._on_output(self._streams[descriptor], data)
-            except Exception as error:
-                self._fail_in_callback(error)
+                data = os.read(descriptor, _READ_SIZE)
+            except BlockingIOError:
+                return
+            if not data:
+                self._poll.unregister(descriptor)
+                del self._streams[descriptor]
+            elif self._why_ended is None or self._why_ended.code != "callback_error":
+                try:
+                    self._on_output(stream, data)
+                except Exception as error:
+                    self._fail_in_callback(error)
+            if len(data) < _READ_SIZE:
+                return
 
     def _call_tick(self) -> None:
         assert self._on_tick is not None
