@@ -1,0 +1,56 @@
+"""`python -m benchmarks [NAME …]`: run the benchmarks and print one table."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import time
+
+from benchmarks.frame import Options, Row, compare, machine, print_rows
+from benchmarks.server import serve
+
+NAMES = (
+    "turn_cost",
+    "delta_cost",
+    "latency",
+    "abort_latency",
+    "parallel_tools",
+    "many_agents",
+    "import_time",
+)
+
+
+def main() -> int:
+    """Run what was asked for; return 1 if something got slower than in the run given with `--compare`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the library against a bare floor.")
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(NAMES)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="repetitions of each measurement")
+    parser.add_argument("--quick", action="store_true", help="the small sizes only")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to a file, for --compare")
+    parser.add_argument("--compare", metavar="OLD.json", help="say what got slower since an earlier run")
+    given = parser.parse_args()
+    unknown = [name for name in given.names if name not in NAMES]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(NAMES)}")
+    print(machine())
+    print("Medians of interleaved rounds, with quartiles; the floor is measured in the same run.")
+    rows: list[Row] = []
+    started = time.monotonic()
+    with serve() as url:
+        options = Options(url, rounds=given.rounds, is_quick=given.quick)
+        for name in given.names or NAMES:
+            module = importlib.import_module(f"benchmarks.{name}")
+            measured = module.measure(options)
+            print_rows(module.TITLE, measured)
+            rows += measured
+    print(f"\n{time.monotonic() - started:.0f} s in all")
+    if given.json:
+        with open(given.json, "w") as file:
+            json.dump({"machine": machine(), "rows": [row.to_json() for row in rows]}, file, indent=1)
+    return 1 if given.compare and compare(rows, given.compare) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
