@@ -92,7 +92,7 @@ class ChatCompletions(WireFormat):
             body["stream_options"] = {"include_usage": True}
         if compat.supports_store:
             body["store"] = False
-        limit = answer_limit(model, context, options)
+        limit = answer_limit(model, context, options) if options.max_tokens != 0 else None
         if limit:
             body[compat.max_tokens_field] = limit
         if options.temperature is not None:
@@ -411,6 +411,8 @@ class _Reader:
                 if event.data.strip() == "[DONE]":
                     self.is_done = True
                     return
+                if event.event == "error":
+                    raise RequestFailed(classify_error(event.data)) from None
                 raise broken_event(event) from None
             if type(chunk) is not dict:
                 continue
@@ -418,7 +420,7 @@ class _Reader:
                 has_head = self._read_head(chunk)
             choices = chunk.get("choices")
             usage = chunk.get("usage")
-            if usage:
+            if usage is not None:
                 self._read_usage(usage)
             if not choices:
                 if chunk.get("error") or event.event == "error":
@@ -558,7 +560,7 @@ class _Reader:
             block.thought_signature = self._signatures.get(block.id, block.thought_signature)
 
     def _read_usage(self, raw: Any) -> None:
-        if isinstance(raw, dict):
+        if isinstance(raw, dict) and (raw or not self.message.usage.total_tokens):
             self.message.usage = _usage(raw, self.model)
 
     def _read_groq_usage(self, chunk: dict[str, Any]) -> None:

@@ -20,7 +20,6 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -96,8 +95,8 @@ def test_a_wire_format_behaves_as_recorded(api: str, case: dict[str, Any]) -> No
     given = expand(case["input"])
     outcome = Outcome(api, given, module)
     outcome.play()
-    expected = outcome.expectation(case)
-    check(with_difference(expected, module.DIFFERENCES.get(case["name"])), outcome.result(expected))
+    expected = with_difference(outcome.expectation(case), module.DIFFERENCES.get(case["name"]))
+    check(expected, outcome.result(expected))
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -341,7 +340,7 @@ def refused_url() -> str:
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
-class aborting:  # noqa: N801
+class aborting:
     """Aborts as a case says; entered, it gives a function that is told the type of each event."""
 
     def __init__(self, controller: AbortController, rule: dict[str, Any] | None) -> None:
@@ -373,5 +372,3 @@ class aborting:  # noqa: N801
         for timer in self.timers:
             timer.cancel()
             timer.join(5)
-
-
