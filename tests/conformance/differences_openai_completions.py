@@ -108,7 +108,8 @@ DIFFERENCES: dict[str, Difference] = {
         "a good answer has no error text", {**_NO_FAILURE, "service_text": DELETE}
     ),
     "stream: plain JSON instead of events": Difference(
-        "what is no event stream is refused before an answer begins", {"events": [{"type": "error", "reason": "error"}]}
+        "what is no event stream is refused before an answer begins, and not tried again",
+        {"events": [{"type": "error", "reason": "error"}], "classified.retryable": False},
     ),
     # tool calls
     "stream: tool call with finish reason stop": Difference(

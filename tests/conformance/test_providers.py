@@ -8,8 +8,8 @@ was sent and what came back. Beside each file of cases stands `differences_<api>
     normalize_body(body) -> body                 applied to recorded and own bodies alike (optional)
     is_left_out(case) -> bool                    further cases for special services (optional)
 
-Error texts are compared by the rule for ports that word their own: there is one, it holds the service's own message where the recorded
-one does, and it is classified (`classified.retryable`, `classified.overflow`) like the recorded one.
+Error texts are compared by the rule for ports that word their own: there is one, it holds the service's own message where the
+recorded one does, and it is classified (`classified.retryable`, `classified.overflow`) like the recorded one.
 """
 
 from __future__ import annotations
