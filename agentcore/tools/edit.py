@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from agentcore.abort import AbortSignal
 from agentcore.codec import OMIT_NONE, Json
@@ -28,12 +28,18 @@ from agentcore.tools.workspace import Workspace, raise_if_aborted
 from agentcore.tools.write import replace_half_pairs
 
 
-@dataclass
-class EditToolInput:
-    """What the model gives; all edits refer to the file as it is before the first."""
+class EditToolReplacement(TypedDict):
+    """One replacement: a text that occurs once, and what is to be in its place."""
+
+    oldText: str
+    newText: str
+
+
+class EditToolInput(TypedDict):
+    """The arguments of a call: the file, and the replacements, which all refer to the file as it is before the first."""
 
     path: str
-    edits: list[TextEdit]
+    edits: list[EditToolReplacement]
 
 
 @dataclass
@@ -62,16 +68,17 @@ def create_edit_tool(
     workspace = Workspace(environment, cwd, root)
 
     def execute(tool_call_id: str, args: dict[str, Any], signal: AbortSignal | None) -> AgentToolResult:
-        edits = [TextEdit(replace_half_pairs(edit["oldText"]), replace_half_pairs(edit["newText"])) for edit in args["edits"]]
-        asked = EditToolInput(args["path"], edits)
+        asked = cast(EditToolInput, args)
+        path = asked["path"]
+        edits = [TextEdit(replace_half_pairs(one["oldText"]), replace_half_pairs(one["newText"])) for one in asked["edits"]]
         raise_if_aborted(signal)
         if not edits:
             raise ValueError("Edit tool input is invalid. edits must contain at least one replacement.")
-        with workspace.changing(asked.path) as whole:
-            old, new = _edit_file(workspace.environment, whole, asked, signal)
+        with workspace.changing(path) as whole:
+            old, new = _edit_file(workspace.environment, whole, path, edits, signal)
         diff, first_changed_line = generate_diff_string(old, new)
-        details = EditToolDetails(diff, generate_unified_patch(asked.path, old, new), first_changed_line)
-        return AgentToolResult([TextContent(f"Successfully replaced {len(edits)} block(s) in {asked.path}.")], details)
+        details = EditToolDetails(diff, generate_unified_patch(path, old, new), first_changed_line)
+        return AgentToolResult([TextContent(f"Successfully replaced {len(edits)} block(s) in {path}.")], details)
 
     return AgentTool(
         name="edit",
@@ -127,21 +134,23 @@ def prepare_edit_arguments(arguments: Any) -> Any:
     return arguments if made == arguments else made
 
 
-def _edit_file(environment: ExecutionEnvironment, whole: str, asked: EditToolInput, signal: AbortSignal | None) -> tuple[str, str]:
+def _edit_file(
+    environment: ExecutionEnvironment, whole: str, shown_path: str, edits: list[TextEdit], signal: AbortSignal | None
+) -> tuple[str, str]:
     """Edit the file; returns the texts before and after, as they are to be shown."""
     raise_if_aborted(signal)
     try:
         if environment.file_info(whole).kind == "directory":
-            raise EnvironmentFileError(f"Could not edit file: {asked.path}. Path is not a file.", code="is_directory", path=whole)
+            raise EnvironmentFileError(f"Could not edit file: {shown_path}. Path is not a file.", code="is_directory", path=whole)
         # The bytes that are no UTF-8 become halves of surrogate pairs, and those the same bytes again.
         old = environment.read_binary_file(whole, signal=signal).decode("utf-8", "surrogateescape")
     except EnvironmentFileError as error:
         if error.code in ("permission_denied", "not_found", "is_directory") and not str(error).startswith("Could not"):
-            text = f"Could not edit file: {asked.path}. Error code: {error.code}."
+            text = f"Could not edit file: {shown_path}. Error code: {error.code}."
             raise EnvironmentFileError(text, code=error.code, path=error.path) from error
         raise
     bom, old_text = strip_bom(old)
-    new_text = apply_edits(old_text, asked.edits, asked.path)
+    new_text = apply_edits(old_text, edits, shown_path)
     raise_if_aborted(signal)
     environment.write_file(whole, (bom + new_text).encode("utf-8", "surrogateescape"), signal=signal)
     return _shown(old_text), _shown(new_text)

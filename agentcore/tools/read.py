@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, cast
 
 from agentcore.abort import AbortSignal
-from agentcore.codec import OMIT_NONE, Json, nested
+from agentcore.codec import Json, nested
 from agentcore.errors import EnvironmentFileError
 from agentcore.messages import AgentToolResult, ImageContent, TextContent
 from agentcore.tools.agent_tool import AgentTool
@@ -48,13 +48,15 @@ class ReadToolOptions:
     image_processor: ReadImageProcessor | None = None
 
 
-@dataclass
-class ReadToolInput(Json):
-    """What the model gives: `offset` is the first line, counted from 1, `limit` the number of lines."""
-
+class _ReadToolRequired(TypedDict):
     path: str
-    offset: int | None = field(default=None, metadata=OMIT_NONE)
-    limit: int | None = field(default=None, metadata=OMIT_NONE)
+
+
+class ReadToolInput(_ReadToolRequired, total=False):
+    """The arguments of a call: the file, its first line to read, counted from 1, and the number of lines."""
+
+    offset: int
+    limit: int
 
 
 @dataclass
@@ -84,10 +86,10 @@ def create_read_tool(
     workspace = Workspace(environment, cwd, root)
 
     def execute(tool_call_id: str, args: dict[str, Any], signal: AbortSignal | None) -> AgentToolResult:
-        asked = ReadToolInput(args["path"], args.get("offset"), args.get("limit"))
-        if asked.limit is not None and asked.limit < 1:
-            raise ValueError(f"limit is {asked.limit}: it must be 1 or more, or be left out")
-        content = _read(workspace, asked.path, signal)
+        asked = cast(ReadToolInput, args)
+        if asked.get("limit", 1) < 1:
+            raise ValueError(f"limit is {asked['limit']}: it must be 1 or more, or be left out")
+        content = _read(workspace, asked["path"], signal)
         mime_type = detect_image_type(content)
         if mime_type is not None:
             return _image_result(content, mime_type, made)
@@ -154,19 +156,19 @@ def _image_result(content: bytes, mime_type: str, options: ReadToolOptions) -> A
 
 def _text_result(text: str, asked: ReadToolInput) -> AgentToolResult:
     """Return the lines asked for. The piece after a final line feed counts as a line, as it does for `offset`."""
-    first = max(asked.offset or 1, 1)
+    first = max(asked.get("offset", 1), 1)
     total = text.count("\n") + 1
     if first > total:
-        raise ValueError(f"Offset {asked.offset} is beyond end of file ({total} lines total)")
+        raise ValueError(f"Offset {first} is beyond end of file ({total} lines total)")
     begin = _line_start(text, first - 1)
-    last = total if asked.limit is None else min(first - 1 + asked.limit, total)
+    last = min(first - 1 + asked["limit"], total) if "limit" in asked else total
     end = len(text) if last == total else _line_start(text, last, begin, first - 1) - 1
     cut = truncate_head(text[begin:end])
     if cut.first_line_exceeds_limit:
         size = format_size(utf8_length(text[begin:end].partition("\n")[0]))
         notice = (
             f"[Line {first} is {size}, exceeds {format_size(DEFAULT_MAX_BYTES)} limit. Use bash: sed -n '{first}p' "
-            f"{shlex.quote(asked.path)} | head -c {DEFAULT_MAX_BYTES}]"
+            f"{shlex.quote(asked['path'])} | head -c {DEFAULT_MAX_BYTES}]"
         )
         return AgentToolResult([TextContent(notice)], ReadToolDetails(cut))
     if cut.truncated:

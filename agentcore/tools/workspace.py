@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agentcore.abort import AbortSignal
 from agentcore.errors import AgentAbortedError, EnvironmentFileError
@@ -51,6 +51,23 @@ class Workspace:
             EnvironmentFileError: It leaves the root (`permission_denied`), or is no path (`invalid`).
         """
         return self.check(self.environment.absolute_path(clean_path(path)), shown=path)
+
+    @property
+    def top(self) -> str:
+        """The real path of the working directory: ignore files above it do not count."""
+        return self.environment.canonical_path(self.environment.cwd)
+
+    def shortener(self) -> Callable[[str], str]:
+        """Return a function that gives a path as a model is to see and use it: relative to the working directory if below it."""
+        prefixes = [folder.rstrip("/") + "/" for folder in (self.environment.cwd, self.top)]
+
+        def shorten(whole: str) -> str:
+            for prefix in prefixes:
+                if whole.startswith(prefix):
+                    return whole[len(prefix) :]
+            return whole
+
+        return shorten
 
     def check(self, whole: str, *, shown: str | None = None) -> str:
         """Return an absolute path; with a root, the real one, if it lies inside. `shown` is how an error names it."""

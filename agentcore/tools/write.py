@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from agentcore.abort import AbortSignal
-from agentcore.codec import Json
 from agentcore.messages import AgentToolResult, TextContent
 from agentcore.tools.agent_tool import AgentTool
 from agentcore.tools.environment import ExecutionEnvironment
@@ -17,9 +15,8 @@ from agentcore.tools.workspace import Workspace, raise_if_aborted
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
-@dataclass
-class WriteToolInput(Json):
-    """What the model gives."""
+class WriteToolInput(TypedDict):
+    """The arguments of a call: the file, and all that it is to hold."""
 
     path: str
     content: str
@@ -42,13 +39,13 @@ def create_write_tool(
     workspace = Workspace(environment, cwd, root)
 
     def execute(tool_call_id: str, args: dict[str, Any], signal: AbortSignal | None) -> AgentToolResult:
-        asked = WriteToolInput(args["path"], args["content"])
+        asked = cast(WriteToolInput, args)
         raise_if_aborted(signal)
-        with workspace.changing(asked.path) as whole:
+        with workspace.changing(asked["path"]) as whole:
             raise_if_aborted(signal)
-            data = encode_text(asked.content)
+            data = encode_text(asked["content"])
             workspace.environment.write_file(whole, data, signal=signal)
-        return AgentToolResult([TextContent(f"Successfully wrote {len(data)} bytes to {asked.path}")])
+        return AgentToolResult([TextContent(f"Successfully wrote {len(data)} bytes to {asked['path']}")])
 
     return AgentTool(
         name="write",
