@@ -78,4 +78,4 @@ def measure(options: Options) -> list[Row]:
     for measure_one, _ in states.values():
         measure_one()
     figures = in_turns(max(options.rounds, 5), *(measure_one for measure_one, _ in states.values()))
-    return [Row(name, "ms", found, goal=goal) for (name, (_, goal)), found in zip(states.items(), figures)]
+    return [Row(name, "ms", found, goal=goal) for (name, (_, goal)), found in zip(states.items(), figures, strict=True)]

@@ -1,7 +1,7 @@
 """The floor: what anybody would write with `requests` and `sseclient-py` alone.
 
-A kept session, keep-alive, one dict appended for each message, the whole history written with `json.dumps` for each request, the tool
-called inline. No events, no hooks, no abort, no error that says what to do. What the library takes more than this is its price.
+A kept session, keep-alive, one dict appended for each message, the whole history written with `json.dumps` for each request, the
+tool called inline. No events, no hooks, no abort, no error that says what to do. What the library takes more is its price.
 """
 
 from __future__ import annotations

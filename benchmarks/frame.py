@@ -1,7 +1,7 @@
 """What all benchmarks share: interleaved rounds, medians with quartiles, one table, and the comparison of two runs.
 
-A benchmark is a module with `TITLE`, `measure(options) -> list[Row]`, and a docstring that says what it measures and why. A `Row` has
-the figures of ours and, where there is one, those of the floor, measured in the same run and in turns, since a machine's speed
+A benchmark is a module with `TITLE`, `measure(options) -> list[Row]`, and a docstring that says what it measures and why. A `Row`
+has the figures of ours and, where there is one, those of the floor, measured in the same run and in turns, since a machine's speed
 changes from one minute to the next: the ratio holds, the figures themselves are of this machine and this hour.
 """
 
@@ -50,7 +50,7 @@ class Row:
     @property
     def ratios(self) -> list[float]:
         """Ours over the floor, round by round."""
-        return [mine / bare for mine, bare in zip(self.ours, self.floor) if bare]
+        return [mine / bare for mine, bare in zip(self.ours, self.floor, strict=True) if bare]
 
     @property
     def ratio(self) -> float | None:
@@ -111,14 +111,12 @@ def machine() -> str:
 def print_rows(title: str, rows: Iterable[Row]) -> None:
     """Print one benchmark's part of the table."""
     print(f"\n{title}")
-    print(f"  {'':<44} {'ours':>22} {'floor':>22}  {'ratio':>18}  goal")
+    print(f"  {'':<42} {'ours':>26} {'floor':>26}  {'ratio':>17}  goal")
     for row in rows:
-        goal = f"≤ {row.goal:g}" if row.goal is not None else ""
-        mark = {None: "", True: "ok", False: "MISSED"}[row.is_good]
         ratio = f"{row.ratio:.2f} {_spread(row.ratios)}" if row.ratio is not None else ""
-        print(
-            f"  {row.name:<44} {_figure(row.ours, row.unit):>22} {_figure(row.floor, row.unit):>22}  {ratio:>18}  {goal} {mark}".rstrip()
-        )
+        figures = f"{_figure(row.ours, row.unit):>26} {_figure(row.floor, row.unit):>26}  {ratio:>17}"
+        goal = f"  ≤ {row.goal:g} {'ok' if row.is_good else 'MISSED'}" if row.goal is not None else ""
+        print(f"  {row.name:<42} {figures}{goal}".rstrip())
         if row.note:
             print(f"      {row.note}")
     sys.stdout.flush()

@@ -24,6 +24,6 @@ def measure(options: Options) -> list[Row]:
     look = f"import agentcore, sys; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     heavy = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True).stdout.strip()
     ours, bare = in_turns(max(options.rounds * 3, 11), lambda: start_python("import agentcore"), lambda: start_python("pass"))
-    added = [mine - nothing for mine, nothing in zip(ours, bare)]
+    added = [mine - nothing for mine, nothing in zip(ours, bare, strict=True)]
     note = f"imported with it, though it should not be: {heavy}" if heavy else ""
     return [Row("above python -c pass", "ms", added, goal=60.0, note=note)]

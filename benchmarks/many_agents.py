@@ -1,7 +1,7 @@
 """Many agents at once in one process: five turns each against a server that thinks for 50 ms before each answer.
 
-The floor does the same work with a thread for each conversation, a `requests.Session` in each, and sseclient. Memory is what an agent
-adds: the resident memory with 500 of them, less that with 100, divided by 400. Each figure is of a process of its own.
+The floor does the same work with a thread for each conversation, a `requests.Session` in each, and sseclient. Memory is what an
+agent adds: the resident memory with 500 of them, less that with 100, divided by 400. Each figure is of a process of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def measure(options: Options) -> list[Row]:
         rows.append(Row(f"{count} agents, wall", "s", ours, bare, goal=1.6))
     few, many = (1, 50) if options.is_quick else (100, 500)
     ours_kb, bare_kb = (
-        [(high - low) / (many - few) for low, high in zip(memory[side, few], memory[side, many])] for side in ("ours", "floor")
+        [(high - low) / (many - few) for low, high in zip(memory[side, few], memory[side, many], strict=True)]
+        for side in ("ours", "floor")
     )
     rows.append(
         Row(

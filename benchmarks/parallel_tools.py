@@ -1,6 +1,6 @@
 """How long a batch of tools takes that each wait for 100 ms: ideally as long as one of them.
 
-The floor is the longest of them alone, so the ratio is what the batch adds. The request before and the answer behind are part of it.
+The floor is the longest of them alone, so the ratio is what the batch adds, from its first start to its last end.
 """
 
 from __future__ import annotations

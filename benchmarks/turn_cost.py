@@ -1,7 +1,7 @@
 """What a turn of a tool loop costs in CPU: one request, one tool call, its result; 25, 100 and 400 turns in one conversation.
 
-A turn should not grow dearer faster than the floor's does: that has to write the whole history for each request, and so has everybody
-else. What is above it is walking, copying or validating the history again in each turn.
+A turn should not grow dearer faster than the floor's does: that has to write the whole history for each request, and so has
+everybody else. What is above it is walking, copying or validating the history again in each turn.
 """
 
 from __future__ import annotations

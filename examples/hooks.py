@@ -1,7 +1,7 @@
 """Hooks: refuse a tool call, change a result, end a run.
 
-A hook takes as many of its arguments as it wants to: `before_tool_call` may be a function of `(context, signal)`, of `(context)`, or
-of nothing. All hooks run on the run's thread, one at a time.
+A hook takes as many of its arguments as it wants to: `before_tool_call` may be a function of `(context, signal)`, of `(context)`,
+or of nothing. All hooks run on the run's thread, one at a time.
 """
 
 from agentcore import (

@@ -1,7 +1,7 @@
 """Events as they happen: `agent.stream` is an iterator over a run, read in step with it.
 
-The other way is a listener, `agent.subscribe(fn)`, which is called with each event on the run's thread. Leaving the loop early aborts
-the run.
+The other way is a listener, `agent.subscribe(fn)`, which is called with each event on the run's thread. Leaving the loop early
+aborts the run.
 """
 
 from agentcore import Agent, tool

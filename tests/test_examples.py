@@ -21,7 +21,13 @@ def run_example(path: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if not is_provider_key_variable(name)}
     env["PYTHONIOENCODING"] = "utf-8"
     return subprocess.run(
-        [sys.executable, "-W", "error", str(path)], capture_output=True, text=True, encoding="utf-8", timeout=90, env=env, cwd=tmp_path
+        [sys.executable, "-W", "error", str(path)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=90,
+        env=env,
+        cwd=tmp_path,
     )
 
 
