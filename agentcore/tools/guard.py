@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -27,11 +28,8 @@ from typing import Any
 
 from agentcore.provider_keys import is_provider_key_variable
 
-# Signals that end a whole process tree must not end the guard before it has done its work: it goes when the pipe is closed.
 GUARD_SOURCE = """
 import os, select, signal, time
-for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-    signal.signal(getattr(signal, name), signal.SIG_IGN)
 groups, lingering, rest = set(), set(), b""
 
 def exists(group, signal_number=0):
@@ -112,6 +110,11 @@ class _Guard:
         with self._lock:
             return self._process.pid if self._process is not None and self._is_running() else None
 
+    def groups(self) -> list[int]:
+        with self._lock:
+            self._drop_empty_groups()
+            return [*self._groups]
+
     def stop(self) -> None:
         with self._lock:
             process = self._process
@@ -129,6 +132,9 @@ class _Guard:
         if not sys.executable:
             return
         read_end, write_end = os.pipe()
+        # A signal that ends a whole process tree must not end the guard before it has done its work, not even while it starts:
+        # it inherits that these are blocked, and goes when the pipe is closed.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         try:
             self._process = _GuardProcess(
                 [sys.executable, "-I", "-S", "-c", GUARD_SOURCE],
@@ -146,6 +152,7 @@ class _Guard:
             return
         finally:
             os.close(read_end)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._pipe = write_end
         with contextlib.suppress(BrokenPipeError):
             os.write(write_end, "".join(f"{sign}{group}\n" for group, sign in self._groups.items()).encode())
@@ -198,6 +205,11 @@ def exists(group: int) -> bool:
 def guard_process_id() -> int | None:
     """Return the id of the guard process, None as long as no command has run. For whoever counts child processes."""
     return _guard.process_id()
+
+
+def watched_groups() -> list[int]:
+    """Return the groups that would be ended with this process: those of running commands, and of what they left running."""
+    return _guard.groups()
 
 
 def stop_guard() -> None:
