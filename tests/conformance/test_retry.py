@@ -38,9 +38,7 @@ def test_a_request_is_retried_as_recorded(case: dict[str, Any]) -> None:
 def play(given: dict[str, Any]) -> dict[str, Any]:
     """Do what the frame of the wire formats does with its pauses, without pausing."""
     waits: list[float] = []
-    calls = 0
-    for outcome in given["outcomes"]:
-        calls += 1
+    for calls, outcome in enumerate(given["outcomes"], 1):
         if "ok" in outcome:
             return {"failed": False, "value": outcome["ok"], "calls": calls, "waits_ms": waits}
         failure = to_failure(outcome)
