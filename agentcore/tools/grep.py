@@ -30,6 +30,8 @@ from agentcore.tools.workspace import ABORTED, Workspace, raise_if_aborted
 
 DEFAULT_LIMIT = 100
 NOTHING_FOUND = "No matches found"
+_BEFORE_MATCH = 100
+"""Characters of a long line that are shown before a match."""
 
 _RIPGREP_FLAGS = (
     "--files-with-matches", "--null", "--no-messages", "--no-config", "--color=never", "--hidden", "--text", "--crlf",
@@ -183,9 +185,17 @@ class _Search:
             if previous is not None and number > previous + 1 and self._context:
                 yield "--"
             previous = number
-            text, is_cut = truncate_line(lines[number])
-            self._is_any_line_cut = self._is_any_line_cut or is_cut
+            text = self._cut(lines[number])
             yield f"{path}:{number + 1}: {text}" if number in matched else f"{path}-{number + 1}- {text}"
+
+    def _cut(self, line: str) -> str:
+        """Return a long line cut to what is around the match in it, or to its beginning."""
+        if len(line) <= DEFAULT_MAX_LINE_CHARACTERS:
+            return line
+        self._is_any_line_cut = True
+        match = self._regex.search(line)
+        begin = 0 if match is None else max(match.start() - _BEFORE_MATCH, 0)
+        return ("..." if begin else "") + truncate_line(line[begin:])[0]
 
     def _read_lines(self, path: str) -> list[str] | None:
         """Return the lines of a text file; None where it cannot be read, is too large, or holds a NUL byte."""

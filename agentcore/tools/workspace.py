@@ -41,8 +41,10 @@ class Workspace:
     ) -> None:
         if environment is not None and cwd is not None:
             raise ValueError("give either environment or cwd: an environment has a working directory of its own")
+        if root is not None:
+            root = os.path.abspath(os.path.expanduser(root)) if environment is None else environment.absolute_path(os.fspath(root))
         self.environment = environment or LocalEnvironment(root if cwd is None else cwd)
-        self.root = None if root is None else self.environment.absolute_path(os.fspath(root))
+        self.root = root
 
     def resolve(self, path: str) -> str:
         """Return the absolute path that a model's `path` names; with a root, the real one, all links followed.
