@@ -1,0 +1,166 @@
+"""Reading a run's events as an iterator, in step."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from agentcore.abort import AbortController
+from agentcore.agent import Agent
+from agentcore.errors import AgentAbortedError, AgentRunError
+from agentcore.loop import AgentContext, AgentLoopConfig, agent_loop, agent_loop_continue
+from agentcore.messages import UserMessage
+from agentcore.models import Model
+from agentcore.testing import fails, says, scripted_stream
+
+pytestmark = pytest.mark.pythons
+
+KINDS = [
+    "agent_start", "turn_start", "message_start", "message_end", "message_start",
+    "message_update", "message_update", "message_update", "message_end", "turn_end", "agent_end",
+]  # fmt: skip
+
+
+def test_a_stream_gives_every_event_and_the_run() -> None:
+    """All events in order, then the end; the run has the result."""
+    agent = Agent(stream_fn=scripted_stream(says("hi")))
+    with agent.stream("hello") as stream:
+        assert [event.type for event in stream] == KINDS
+        assert stream.run.text == "hi"
+        assert next(stream, None) is None
+    assert stream.result()[-1].text == "hi"  # type: ignore[union-attr]
+
+
+def test_the_run_waits_until_the_reader_asks_for_the_next_event() -> None:
+    """In step: while the reader looks at one event, listeners have heard no later one."""
+    agent = Agent(stream_fn=scripted_stream(says("a", "b", "c")))
+    heard: list[str] = []
+    agent.subscribe(lambda event: heard.append(event.type))
+    read = 0
+    with agent.stream("go") as stream:
+        for _ in stream:
+            read += 1
+            assert len(heard) == read
+    assert read == len(heard) > 8
+
+
+@pytest.mark.parametrize("way", ["wait_for_idle", "wait", "result", "with"])
+def test_whoever_waits_ends_the_step(way: str) -> None:
+    """The run goes on by itself, and the rest of the events is queued for the reader."""
+    agent = Agent(stream_fn=scripted_stream(says("hi")))
+    stream = agent.stream("go")
+    first = next(stream)
+    if way == "wait_for_idle":
+        assert agent.wait_for_idle(5)
+    elif way == "wait":
+        assert stream.run.wait(5)
+    elif way == "result":
+        stream.run.result(5)
+    else:
+        with agent:
+            pass
+    assert stream.run.done()
+    assert [first.type, *(event.type for event in stream)] == KINDS
+
+
+def test_an_abort_ends_the_step() -> None:
+    """The reader need not read on for the run to settle."""
+    agent = Agent(stream_fn=scripted_stream(says("one", "two")))
+    stream = agent.stream("go")
+    for event in stream:
+        if event.type == "message_update":
+            break
+    agent.abort()
+    assert stream.run.block(5)
+    assert [event.type for event in stream][-3:] == ["message_end", "turn_end", "agent_end"]
+    with pytest.raises(AgentAbortedError):
+        stream.result()
+
+
+def test_leaving_early_aborts() -> None:
+    """Leaving the with block, close(), and dropping the stream after a break: the run is aborted each time."""
+    agent = Agent(stream_fn=scripted_stream(*[says("one", "two")] * 3))
+    with agent.stream("go") as stream:
+        next(stream)
+    assert isinstance(stream.run.exception(5), AgentAbortedError)
+    stream = agent.stream("go")
+    next(stream)
+    stream.close()
+    assert stream.run.done() and list(stream) == []
+    for event in agent.stream("go"):
+        if event.type == "message_start":
+            break
+    gc.collect()
+    assert agent.wait_for_idle(5)
+    assert agent.messages[-1].stop_reason == "aborted"  # type: ignore[union-attr]
+
+
+def test_a_failed_run_ends_the_iteration_and_raises_at_result() -> None:
+    """The iteration shows the failure as events; the exception comes with the result."""
+    agent = Agent(stream_fn=scripted_stream(fails("broken")))
+    stream = agent.stream("go")
+    assert [event.type for event in stream][-1] == "agent_end"
+    with pytest.raises(AgentRunError, match="broken"):
+        stream.result()
+
+
+def make_loop(*turns: Any, **config: Any) -> tuple[AgentContext, AgentLoopConfig, Any]:
+    return AgentContext(), AgentLoopConfig(model=Model("m"), **config), scripted_stream(*turns)
+
+
+def test_agent_loop_gives_the_same_kind_of_stream() -> None:
+    """The loop without an agent: events, and the new messages as the result."""
+    context, config, stream_fn = make_loop(says("hi"))
+    stream = agent_loop([UserMessage("go")], context, config, None, stream_fn)
+    assert [event.type for event in stream] == KINDS
+    assert [message.role for message in stream.result(5)] == ["user", "assistant"]
+    assert context.messages == []
+
+
+def test_agent_loop_ends_and_raises_when_the_loop_raises() -> None:
+    """What a hook raises comes out of result as it is; the iteration just ends."""
+
+    def broken() -> bool:
+        raise LookupError("no more")
+
+    context, config, stream_fn = make_loop(says("hi"), should_stop_after_turn=broken)
+    stream = agent_loop([UserMessage("go")], context, config, None, stream_fn)
+    assert [event.type for event in stream][-1] == "turn_end"
+    with pytest.raises(LookupError, match="no more"):
+        stream.result(5)
+
+
+def test_agent_loop_heeds_the_signal_that_it_was_given() -> None:
+    """The caller's signal aborts the run."""
+    controller = AbortController()
+    context, config, stream_fn = make_loop(says("one ", threading.Event(), "two"))
+    stream = agent_loop([UserMessage("go")], context, config, controller.signal, stream_fn)
+    for event in stream:
+        if event.type == "message_update":
+            controller.abort("enough")
+    with pytest.raises(AgentAbortedError, match="enough"):
+        stream.result(5)
+
+
+@pytest.mark.parametrize(("messages", "text"), [([], "no messages"), (["answer"], "assistant message")])
+def test_continue_needs_something_to_answer(messages: list[str], text: str) -> None:
+    """It is refused at once, before any thread starts."""
+    from agentcore.messages import AssistantMessage
+
+    context, config, stream_fn = make_loop(says("hi"))
+    context.messages.extend(AssistantMessage() for _ in messages)
+    with pytest.raises(ValueError, match=text):
+        agent_loop_continue(context, config, None, stream_fn)
+
+
+def test_agent_loop_continue_extends_the_context() -> None:
+    """New messages are put into the list that was given."""
+    context, config, stream_fn = make_loop(says("hi"))
+    context.messages.append(UserMessage("go"))
+    stream = agent_loop_continue(context, config, None, stream_fn)
+    assert [message.role for message in stream.result(5)] == ["assistant"]
+    assert [message.role for message in context.messages] == ["user", "assistant"]
+    stream.close()

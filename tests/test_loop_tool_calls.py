@@ -1,0 +1,369 @@
+"""Tool calls: which are run, in which order their results come, and what the model reads of those that fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentcore.agent import Agent
+from agentcore.errors import AgentRunError
+from agentcore.llm.request import Context
+from agentcore.messages import AgentToolResult, TextContent, ToolResultMessage
+from agentcore.testing import calls, calls_raw, ends, says, scripted_stream
+from agentcore.testing import Turn as ScriptedAnswer
+from agentcore.tools.agent_tool import AgentTool
+from agentcore.tools.decorator import tool
+
+pytestmark = pytest.mark.pythons
+
+OBJECT = {"type": "object", "properties": {}}
+
+
+def make_tool(name: str, execute: Callable[..., Any], **more: Any) -> AgentTool:
+    return AgentTool(name, name, "A tool of a test.", OBJECT, execute, **more)
+
+
+def text_result(text: str) -> AgentToolResult:
+    return AgentToolResult([TextContent(text)])
+
+
+@tool
+def read(path: str) -> str:
+    """Read a file."""
+    return f"content of {path}"
+
+
+def results(agent: Agent) -> list[ToolResultMessage]:
+    return [message for message in agent.messages if isinstance(message, ToolResultMessage)]
+
+
+def test_arguments_that_are_not_json_are_not_run() -> None:
+    """C053: the call gets an error that quotes a bounded piece of the text, and the model gets another turn."""
+    ran = []
+
+    @tool
+    def write(path: str, content: str) -> str:
+        """Write a file."""
+        ran.append(path)
+        return "written"
+
+    raw = '{"path": "a.txt", "content": "' + "x" * 2000
+    stream = scripted_stream(calls_raw("write", raw), says("sorry"))
+    agent = Agent(tools=[write], stream_fn=stream)
+    agent.run("go")
+    (result,) = results(agent)
+    assert ran == []
+    assert result.is_error and result.error is not None
+    assert "not valid JSON" in result.error and raw[:300] in result.error
+    assert len(result.error) < 900
+    assert len(stream.requests) == 2
+
+
+@pytest.mark.parametrize("reports_length", [True, False])
+def test_a_cut_answer_has_no_call_run(reports_length: bool) -> None:
+    """C055, C056: a message cut at the token limit has none of its calls run; each gets an error that says why."""
+    ran = []
+
+    @tool
+    def write(path: str, content: str = "") -> str:
+        """Write a file."""
+        ran.append(path)
+        return "written"
+
+    if reports_length:
+        turn = calls("write", path="a", content="whole") + calls("write", path="b", content="hal") + ends("length")
+        texts = ["output token limit"] * 2
+    else:  # reported as toolUse: the broken text gives it away
+        turn = calls_raw("write", '{"path":"a","content":"hal') + ends("toolUse")
+        texts = ["not valid JSON"]
+    agent = Agent(tools=[write], stream_fn=scripted_stream(turn, says("ok")))
+    agent.run("go")
+    assert ran == []
+    assert [text in (result.error or "") for text, result in zip(texts, results(agent), strict=True)] == [True] * len(texts)
+
+
+def test_one_bad_call_leaves_no_call_without_a_result() -> None:
+    """C058: an unknown name, bad JSON and a good call give three results in order; the first names the known tools."""
+    turn = calls("serch", q="x") + calls_raw("read", '{"path": ') + calls("read", path="a.txt")
+    agent = Agent(tools=[read], stream_fn=scripted_stream(turn, says("ok")))
+    agent.run("go")
+    first, second, third = results(agent)
+    assert first.error == "Tool serch not found. Available tools: read."
+    assert second.is_error and "not valid JSON" in second.text
+    assert not third.is_error and third.text == "content of a.txt"
+
+
+def test_without_tools_an_unknown_call_says_that_there_are_none() -> None:
+    """An agent without tools tells the model so."""
+    agent = Agent(stream_fn=scripted_stream(calls("read"), says("ok")))
+    agent.run("go")
+    assert results(agent)[0].error == "Tool read not found. There are no tools."
+
+
+def test_ends_come_as_calls_end_and_results_in_the_order_of_the_calls() -> None:
+    """C064: the fast call's end event does not wait for the slow one; the result messages follow the source."""
+    fast_has_ended = threading.Event()
+
+    def slow(args: Any) -> AgentToolResult:
+        assert fast_has_ended.wait(5), "the end of the fast call was held back"
+        return text_result("slow")
+
+    agent = Agent(
+        tools=[make_tool("slow", lambda call_id, args: slow(args)), make_tool("fast", lambda: text_result("fast"))],
+        stream_fn=scripted_stream(calls("slow") + calls("fast"), says("ok")),
+    )
+    ended = []
+
+    def listener(event: Any) -> None:
+        if event.type == "tool_execution_end":
+            ended.append(event.tool_name)
+            fast_has_ended.set()
+
+    agent.subscribe(listener)
+    agent.run("go")
+    assert ended == ["fast", "slow"]
+    assert [result.tool_name for result in results(agent)] == ["slow", "fast"]
+
+
+def test_an_update_after_the_return_is_ignored() -> None:
+    """C065: a thread of the tool that reports late makes no event, neither in the run nor after it."""
+    updates: list[Callable[[Any], None]] = []
+
+    def execute(tool_call_id: str, args: Any, signal: Any, on_update: Callable[[Any], None]) -> AgentToolResult:
+        updates.append(on_update)
+        on_update(text_result("in time"))
+        return text_result("done")
+
+    agent = Agent(tools=[make_tool("t", execute)], stream_fn=scripted_stream(calls("t"), says("ok")))
+    seen = []
+
+    def listener(event: Any) -> None:
+        if event.type.startswith("tool_execution"):
+            seen.append(event.type)
+        if event.type == "tool_execution_end":
+            late = threading.Thread(target=updates[0], args=(text_result("late"),))
+            late.start()
+            late.join(5)
+
+    agent.subscribe(listener)
+    agent.run("go")
+    updates[0](text_result("later still"))
+    assert seen == ["tool_execution_start", "tool_execution_update", "tool_execution_end"]
+
+
+def test_a_result_survives_a_listener_that_raises() -> None:
+    """C062: the result is in the transcript, and going on does not run the tool twice."""
+    count = []
+
+    @tool
+    def counter() -> str:
+        """Count."""
+        count.append(1)
+        return "counted"
+
+    agent = Agent(tools=[counter], stream_fn=scripted_stream(calls("counter"), says("fine")))
+
+    def listener(event: Any) -> None:
+        if event.type == "tool_execution_end":
+            raise ValueError("listener broke")
+
+    unsubscribe = agent.subscribe(listener)
+    with pytest.raises(AgentRunError, match="listener broke") as raised:
+        agent.run("go")
+    assert raised.value.kind == "hook" and isinstance(raised.value.__cause__, ValueError)
+    unsubscribe()
+    assert [message.role for message in agent.messages] == ["user", "assistant", "toolResult", "assistant"]
+    agent.run("go on")
+    assert len(count) == 1
+
+
+def test_a_listener_that_raises_on_an_update_does_not_raise_in_the_tool() -> None:
+    """The tool's `on_update` only hands over; the tool runs to its end, and its result is kept."""
+    in_tool: list[str] = []
+
+    def execute(tool_call_id: str, args: Any, signal: Any, on_update: Callable[[Any], None]) -> AgentToolResult:
+        on_update(text_result("half"))
+        on_update(text_result("more"))
+        assert signal.wait(5), "a failing run asks its tools to stop"
+        in_tool.append("ended")
+        return text_result("whole")
+
+    agent = Agent(tools=[make_tool("t", execute)], stream_fn=scripted_stream(calls("t")))
+
+    def listener(event: Any) -> None:
+        if event.type == "tool_execution_update":
+            raise ValueError("no updates, please")
+
+    agent.subscribe(listener)
+    with pytest.raises(AgentRunError, match="no updates, please"):
+        agent.run("go")
+    assert in_tool == ["ended"]
+    assert [result.text for result in results(agent)] == ["whole"]
+    assert agent.messages[-1].stop_reason == "error"  # type: ignore[union-attr]
+
+
+def test_results_in_parallel_survive_a_listener_that_raises() -> None:
+    """All results that are in are told in the order of the calls before the failure, those of later calls too."""
+    told = []
+    agent = Agent(
+        tools=[make_tool(name, lambda name=name: text_result(name)) for name in "abc"],
+        stream_fn=scripted_stream(calls("a") + calls("b") + calls("c")),
+    )
+
+    def listener(event: Any) -> None:
+        if event.type == "message_end" and event.message.role == "toolResult":
+            told.append(event.message.tool_name)
+            raise ValueError("not listening")
+
+    agent.subscribe(listener)
+    with pytest.raises(AgentRunError, match="not listening"):
+        agent.run("go")
+    assert told == ["a", "b", "c"]
+    assert [result.tool_name for result in results(agent)] == ["a", "b", "c"]
+
+
+def test_a_call_id_that_comes_again_is_a_call_of_its_own() -> None:
+    """C074: two turns with the same id have a result each, and so have two calls of one answer."""
+    turn = calls_raw("read", '{"path":"a"}', id="call_1")
+    again = calls_raw("read", '{"path":"b"}', id="call_1") + calls_raw("read", '{"path":"c"}', id="call_1")
+    agent = Agent(tools=[read], stream_fn=scripted_stream(turn, again, says("ok")))
+    agent.run("go")
+    assert [result.text for result in results(agent)] == ["content of a", "content of b", "content of c"]
+    assert {result.tool_call_id for result in results(agent)} == {"call_1"}
+
+
+def test_a_tool_that_takes_longer_than_its_timeout_is_given_up() -> None:
+    """Its signal is set, the model reads why, and the run goes on; what it returns later is dropped."""
+    let_go, signals = threading.Event(), []
+
+    def execute(tool_call_id: str, args: Any, signal: Any) -> AgentToolResult:
+        signals.append(signal)
+        let_go.wait(10)
+        return text_result("too late")
+
+    agent = Agent(
+        tools=[make_tool("slow", execute, timeout=0.05), make_tool("fast", lambda: text_result("fast"))],
+        stream_fn=scripted_stream(calls("slow"), calls("fast"), says("ok")),
+        max_tool_workers=1,
+    )
+    try:
+        assert agent.run("go", timeout=5).text == "ok"
+        assert signals[0].aborted
+        slow, fast = results(agent)
+        assert slow.error == "the tool slow was given up: it took more than 0.05 s"
+        assert fast.text == "fast"  # with one worker: the lost one takes no place away
+    finally:
+        let_go.set()
+
+
+def test_a_tool_that_returns_no_result_is_told_so() -> None:
+    """A wrong type is an error result that names it."""
+    agent = Agent(tools=[make_tool("t", lambda: "plain text")], stream_fn=scripted_stream(calls("t"), says("ok")))
+    agent.run("go")
+    assert results(agent)[0].error == "the tool t returned a value of type str: it must return an AgentToolResult"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ValueError(""), ZeroDivisionError("by zero")])
+def test_whatever_a_tool_raises_is_a_result(error: BaseException) -> None:
+    """Also what is no Exception, and what says nothing."""
+
+    def execute() -> AgentToolResult:
+        raise error
+
+    agent = Agent(tools=[make_tool("t", execute)], stream_fn=scripted_stream(calls("t"), says("ok")))
+    agent.run("go")
+    assert results(agent)[0].error == (str(error) or type(error).__name__)
+
+
+def test_calls_run_at_the_same_time_up_to_the_limit() -> None:
+    """`max_tool_workers` calls are under way at once, and no more."""
+    lock, going, most = threading.Lock(), [0], [0]
+    both = threading.Barrier(2)
+
+    def execute() -> AgentToolResult:
+        with lock:
+            going[0] += 1
+            most[0] = max(most[0], going[0])
+        both.wait(5)
+        with lock:
+            going[0] -= 1
+        both.wait(5)
+        return text_result("ok")
+
+    turn: ScriptedAnswer = calls("t") + calls("t") + calls("t") + calls("t")
+    agent = Agent(tools=[make_tool("t", execute)], stream_fn=scripted_stream(turn, says("ok")), max_tool_workers=2)
+    agent.run("go", timeout=10)
+    assert most == [2]
+    assert [result.is_error for result in results(agent)] == [False] * 4
+
+
+def test_a_tool_gets_the_context_and_the_callers_context_variables() -> None:
+    """`tool_context` is handed over, and what the caller set in a context variable is seen by tools and listeners."""
+    import contextvars
+
+    user = contextvars.ContextVar("user", default="nobody")
+    seen: list[Any] = []
+
+    def execute(tool_call_id: str, args: Any, context: Any) -> AgentToolResult:
+        seen.append((context, user.get(), threading.current_thread().name))
+        return text_result("ok")
+
+    def execute_all(tool_call_id: str, args: Any, signal: Any, on_update: Any, context: Any) -> AgentToolResult:
+        return execute(tool_call_id, args, context)
+
+    agent = Agent(tools=[make_tool("t", execute_all)], stream_fn=scripted_stream(calls("t"), says("ok")), tool_context={"db": 1})
+    heard: list[str] = []
+    agent.subscribe(lambda event: heard.append(user.get()))
+    user.set("ada")
+    agent.run("go")
+    ((context, name, thread),) = seen
+    assert (context, name) == ({"db": 1}, "ada")
+    assert thread.startswith("agentcore-tool")
+    assert set(heard) == {"ada"}
+
+
+def test_hooks_and_listeners_run_on_the_run_thread_and_tools_do_not() -> None:
+    """One thread for everything but `execute`, also for single and sequential calls."""
+    threads: dict[str, set[str]] = {"run": set(), "tool": set()}
+
+    def note(where: str) -> None:
+        threads[where].add(threading.current_thread().name)
+
+    def convert(messages: list[Any]) -> list[Any]:
+        note("run")
+        return messages
+
+    def stream(model: Any, context: Context, options: Any) -> Any:
+        note("run")
+        return scripted(model, context, options)
+
+    def execute() -> AgentToolResult:
+        note("tool")
+        return text_result("ok")
+
+    scripted = scripted_stream(calls("t"), says("ok"))
+    agent = Agent(
+        tools=[make_tool("t", execute)],
+        stream_fn=stream,
+        convert_to_llm=convert,
+        before_tool_call=lambda: note("run"),
+        after_tool_call=lambda: note("run"),
+        prepare_next_turn=lambda: note("run"),
+        tool_execution="sequential",
+    )
+    agent.subscribe(lambda event: note("run"))
+    agent.run("go")
+    assert len(threads["run"]) == 1 and next(iter(threads["run"])).startswith("agentcore-run-")
+    assert len(threads["tool"]) == 1 and next(iter(threads["tool"])).startswith("agentcore-tool")
+
+
+def test_an_agent_without_calls_makes_no_workers() -> None:
+    """The executor is made with the first call of a run."""
+    seen: list[list[str]] = []
+    agent = Agent(tools=[read], stream_fn=scripted_stream(says("ok")))
+    agent.subscribe(lambda event: seen.append([thread.name for thread in threading.enumerate()]))
+    agent.run("go")
+    assert seen and not any(name.startswith("agentcore-tool") for names in seen for name in names)
