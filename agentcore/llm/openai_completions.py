@@ -624,6 +624,7 @@ def _usage(raw: dict[str, Any], model: Model) -> Usage:
         cached = token_count(details, "cached_tokens")
     else:
         cached = token_count(raw, "prompt_cache_hit_tokens") or token_count(raw, "cached_tokens")
+    cached = min(cached, read)  # a server was seen that counts what it had cached beyond the prompt
     written_to_cache = token_count(raw, "prompt_tokens_details", "cache_write_tokens")
     output = token_count(raw, "completion_tokens")
     reasoning = token_count(raw, "completion_tokens_details", "reasoning_tokens")

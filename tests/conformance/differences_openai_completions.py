@@ -111,6 +111,15 @@ DIFFERENCES: dict[str, Difference] = {
         "what is no event stream is refused before an answer begins, and not tried again",
         {"events": [{"type": "error", "reason": "error"}], "classified.retryable": False},
     ),
+    "stream: usage: more cached than prompt": Difference(
+        "what was read is `prompt_tokens`, and no more of it can have come from a cache",
+        {
+            "message.usage.cacheRead": 10,
+            "message.usage.totalTokens": 15,
+            "message.usage.cost.cacheRead": 0.000005,
+            "message.usage.cost.total": 0.000015,
+        },
+    ),
     # tool calls
     "stream: tool call with finish reason stop": Difference(
         "an answer with calls wants them run, whatever the word",
