@@ -4,6 +4,8 @@ May import the words, and nothing else of the library. A `Session` appends to an
 forks and deletes sessions. `entries.py` has the entries, `jsonl_file.py` what is known of the file.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from agentcore.session.context import EntryProjector, EntryTransform, SessionContext, SessionModel
 from agentcore.session.entries import (
     ActiveToolsChangeEntry,
@@ -25,9 +27,22 @@ from agentcore.session.jsonl import JsonlSessionRepo, JsonlSessionStorage
 from agentcore.session.jsonl_file import SessionRepairWarning
 from agentcore.session.memory import MemorySessionRepo, MemorySessionStorage
 from agentcore.session.session import Session
-from agentcore.session.sqlite import SqliteSessionRepo, SqliteSessionStorage
 from agentcore.session.storage import EntryNotStoredError, SessionMetadata, SessionRepo, SessionStorage
 from agentcore.session.tree import SessionStats
+
+if TYPE_CHECKING:
+    from agentcore.session.sqlite import SqliteSessionRepo as SqliteSessionRepo
+    from agentcore.session.sqlite import SqliteSessionStorage as SqliteSessionStorage
+else:
+
+    def __getattr__(name: str) -> Any:
+        # Not every Python has SQLite, and files need none.
+        if name in ("SqliteSessionRepo", "SqliteSessionStorage"):
+            from agentcore.session import sqlite
+
+            return getattr(sqlite, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "ActiveToolsChangeEntry",

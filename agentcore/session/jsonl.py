@@ -102,10 +102,14 @@ class JsonlSessionStorage(EntryStorage):
     @classmethod
     def _create(cls, path: str, header: RawEntry, raws: Sequence[RawEntry], fsync: Fsync) -> JsonlSessionStorage:
         check_fsync(fsync)
-        hold = None
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            hold = _Hold(WriterLock(path))
+        except OSError as error:
+            raise SessionError(
+                f"session file {path} cannot be made: {error.strerror} ({error.filename})", code="storage"
+            ) from error
+        hold = _Hold(WriterLock(path))
+        try:
             hold.file = AppendFile(path, fsync=fsync, is_new=True)
             try:
                 lines = "".join(dumps(raw) + "\n" for raw in (header, *raws)).encode()
@@ -115,13 +119,16 @@ class JsonlSessionStorage(EntryStorage):
                 raise
             if fsync == "every":
                 sync_folder(path)
+        except FileExistsError as error:
+            hold.let_go()
+            text = f"session file {path} exists already; JsonlSessionStorage.open() opens it"
+            raise SessionError(text, code="already_exists") from error
         except OSError as error:
-            if hold is not None:
-                hold.let_go()
-            if isinstance(error, FileExistsError):
-                text = f"session file {path} exists already; JsonlSessionStorage.open() opens it"
-                raise SessionError(text, code="already_exists") from error
+            hold.let_go()
             raise SessionError(f"session file {path} cannot be made: {error.strerror}", code="storage") from error
+        except BaseException:
+            hold.let_go()
+            raise
         return cls(path, FileContent(list(raws), header, size=len(lines)), hold, fsync)
 
     @classmethod
