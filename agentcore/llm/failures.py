@@ -73,7 +73,6 @@ _THROTTLING = _any_of(
     r"resource.?exhausted",
     r"tokens per (?:min|day|hour|second)",
     r"requests per (?:min|day|hour|second)",
-    r"slow down",
 )
 # Code words: nobody writes them by chance.
 _OVERFLOW_CODES = _any_of(
@@ -248,9 +247,6 @@ def classify_error(error: Any, *, now: float | None = None) -> Failure:
     if status is None:
         failure = classify_text(body)
         kind, retryable = failure.kind, failure.retryable
-        if kind == "unknown":
-            # A provider that breaks off its own stream without saying why: as its 500 would be.
-            kind, retryable = "server", not isinstance(parsed, (dict, list))
         return Failure(kind, retryable, _say("", message, kind), None, None)
     kind, retryable = _judge_status(status, body, parsed)
     word = next((word for word in _codes_of(parsed) if not word.isdigit()), "")
@@ -320,7 +316,7 @@ def _judge_status(status: int, body: str, error: Any) -> tuple[ErrorKind, bool]:
     if _QUOTA.search(body):
         return "quota", False
     if _is_throttling(body):
-        return "rate_limit", status == 400 and "throttl" in body.lower()
+        return "rate_limit", True
     if _OVERFLOW.search(body):
         return "overflow", False
     if _AUTH.search(body) and re.search(r"api.?key|token|credential", body, re.IGNORECASE):
@@ -351,8 +347,11 @@ def _judge_text(text: str) -> tuple[ErrorKind, bool]:
         return "unknown", False
     if _NO_BODY.match(text):
         return "overflow", False
-    found = _LEADING_STATUS.match(text) or _INNER_STATUS.search(text)
-    status = int(next(group for group in found.groups() if group)) if found else None
+    leading = _LEADING_STATUS.match(text)
+    if leading is not None:
+        return _judge_status(int(leading.group(1)), text, None)
+    inner = _INNER_STATUS.search(text)
+    status = int(inner.group(1) or inner.group(2)) if inner else None
     if status is not None and (status in (401, 402, 403, 408, 409, 413, 429) or status >= 500):
         kind, retryable = _judge_status(status, text, None)
         if kind != "server" or not _OVERFLOW.search(text) or _SERVER.search(text):
