@@ -141,13 +141,15 @@ class Outcome:
             self.raw_options = raw["options"]
             if self.raw_options.get("apiKey"):
                 self.tokens[self.raw_options["apiKey"]] = "<API_KEY>"
+            if self.raw_options.get("authToken"):
+                self.tokens[self.raw_options["authToken"]] = "<AUTH_TOKEN>"
             model: Model = decode(Model, raw["model"])
             context = self.context()
             controller = AbortController()
             options = self.options(controller, raw["options"])
             adapt = getattr(self.module, "adapt", None)
             if adapt is not None:
-                adapt({**self.given, **raw}, model, options)
+                adapt({**self.given, **raw, "server": url}, model, options)
             with aborting(controller, self.given.get("abort")) as note:
                 for event in stream(model, context, options):
                     self.record(event)
