@@ -443,6 +443,8 @@ class _Reader:
                     yield TextDeltaEvent(index, content, message)  # type: ignore[arg-type]
                     if len(delta) == 2:
                         yield from self._read_delta(delta, skip_text=True)
+                elif (more := self._next_arguments(delta)) is not None:
+                    yield more
                 else:
                     yield from self._read_delta(delta)
             reason = choice.get("finish_reason")
@@ -461,7 +463,7 @@ class _Reader:
         name = chunk.get("model")
         if message.response_model is None and isinstance(name, str) and name and name != self.model.id:
             message.response_model = name
-        return message.response_id is not None and message.response_model is not None
+        return message.response_id is not None and isinstance(name, str)
 
     def _open_text(self) -> AssistantMessageEvent:
         event = self.assembly.open_text()
@@ -499,6 +501,24 @@ class _Reader:
         details = delta.get("reasoning_details")
         if details:
             self._read_signatures(details)
+
+    def _next_arguments(self, delta: dict[str, Any]) -> AssistantMessageEvent | None:
+        """Read a chunk that is nothing but the next piece of a call's arguments, as most of a call's are."""
+        calls = delta.get("tool_calls")
+        if len(delta) != 1 or type(calls) is not list or len(calls) != 1 or type(calls[0]) is not dict:
+            return None
+        piece = calls[0]
+        index = self._calls_by_index.get(piece.get("index"))
+        function = piece.get("function")
+        if index is None or piece.get("id") or type(function) is not dict or function.get("name"):
+            return None
+        text = function.get("arguments")
+        if type(text) is not str:
+            return None
+        self._last_call = index
+        message = self.message
+        message.content[index].pieces.append(text)  # type: ignore[union-attr]
+        return ToolCallDeltaEvent(index, text, message)
 
     def _read_call(self, piece: dict[str, Any]) -> Iterator[AssistantMessageEvent]:
         function = piece.get("function")

@@ -204,10 +204,6 @@ DIFFERENCES: dict[str, Difference] = {
     "stream: error object in mid-stream": Difference(
         _RETRY + "502 inside a stream is as good as one before", {"classified.retryable": True}
     ),
-    "stream: error as text": Difference(_RETRY + "the service broke its own stream off", {"classified.retryable": True}),
-    "stream: error event by name without JSON": Difference(
-        _RETRY + "the service broke its own stream off", {"classified.retryable": True}
-    ),
     "stream: HTTP 200 with an error event first": Difference(
         _RETRY + "`server_error` is as good as a 500", {"classified.retryable": True}
     ),
