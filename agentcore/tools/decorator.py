@@ -261,10 +261,10 @@ class _Builder:
             TypeError: No schema can express it. `what` names whose annotation it is.
         """
         origin, arguments = get_origin(annotation), get_args(annotation)
-        if annotation in _SIMPLE:
-            return _Shape(dict(_SIMPLE[annotation]))
-        if origin is Annotated:
+        if origin is Annotated:  # asked first: with a mapping in it, it cannot be looked up
             return self._annotated(arguments, what)
+        if isinstance(annotation, collections.abc.Hashable) and annotation in _SIMPLE:
+            return _Shape(dict(_SIMPLE[annotation]))
         if origin is Literal:
             return self._choices(list(arguments), what)
         if origin is Union or origin is getattr(types, "UnionType", None):
