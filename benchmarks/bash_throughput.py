@@ -78,7 +78,7 @@ def main(size: int = 1_000_000_000, rounds: int = 3) -> None:
     print(f"output: {size / 1e6:.0f} MB of {command!r}, written to a file by the tool")
     print(f"read loop (floor): {statistics.median(floor):.0f} MB/s")
     print(f"bash tool:         {statistics.median(ours):.0f} MB/s, {ratio:.2f} of the floor (wanted: at least 0.5)")
-    print(f"peak memory:       {peak_memory_mb() - before:.1f} MB above the start (wanted: below 100)")
+    print(f"peak memory:       {max(0.0, peak_memory_mb() - before):.1f} MB above the start (wanted: below 100)")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +54,6 @@ def test_a_partial_last_line_begins_with_a_whole_character() -> None:
     assert (result.content, result.output_bytes, result.last_line_partial) == ("😀😀", 8, True)
 
 
-@pytest.mark.pythons
 def test_a_long_text_is_cut_in_a_few_passes() -> None:
     """50 MB of short lines take well under a second, since they are counted, not taken apart."""
     text = "0123456\n" * 6_000_000
