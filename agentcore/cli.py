@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import os
 import re
@@ -171,9 +172,13 @@ def _make_tools(given: argparse.Namespace, cwd: str) -> list[AgentTool]:
     unknown = [name for name in names if name not in TOOL_NAMES]
     if unknown:
         raise WrongUse(f"--tools {given.tools}: there is no tool {unknown[0]!r}; there are {', '.join(TOOL_NAMES)}")
-    from agentcore import tools
+    return [_make_tool(name, cwd) for name in dict.fromkeys(names)]
 
-    return [getattr(tools, f"create_{name}_tool")(cwd=cwd) for name in dict.fromkeys(names)]
+
+def _make_tool(name: str, cwd: str) -> AgentTool:
+    module = importlib.import_module(f"agentcore.tools.{name}")
+    tool: AgentTool = getattr(module, f"create_{name}_tool")(cwd=cwd)
+    return tool
 
 
 def _system_prompt(given: str | None, model: Model, cwd: str, tools: Sequence[AgentTool]) -> str:

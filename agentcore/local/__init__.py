@@ -20,9 +20,9 @@ They run on Linux with glibc (x86-64 and arm64), macOS and Windows; there is not
 from __future__ import annotations
 
 from agentcore.llm.registry import register_wire_format
-from agentcore.local.server import CONTEXT_TOKENS, MODEL_ID, embedded_server, missing_parts
 from agentcore.local.answering import API
 from agentcore.local.answering import stream as stream
+from agentcore.local.server import CONTEXT_TOKENS, MODEL_ID, embedded_server, missing_parts
 from agentcore.models import Model
 
 register_wire_format(API, stream)

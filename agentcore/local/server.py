@@ -137,6 +137,9 @@ def _load() -> Any:
     params.n_parallel = 2
     params.verbosity = -1  # else it writes to standard error
     params.ui = False
+    # Its threads spin while they wait for each other: where other work takes a core from one of them, all of them stand still, and
+    # two on two cores take ten times as long as one. Half of the cores leave room.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, (os.cpu_count() or 2) // 2)
     params.n_gpu_layers = 0  # the model is so small that a graphics card only takes longer to start
     try:
         server = xllamacpp.Server(params)
