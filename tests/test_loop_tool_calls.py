@@ -12,8 +12,8 @@ from agentcore.agent import Agent
 from agentcore.errors import AgentRunError
 from agentcore.llm.request import Context
 from agentcore.messages import AgentToolResult, TextContent, ToolResultMessage
-from agentcore.testing import calls, calls_raw, ends, says, scripted_stream
 from agentcore.testing import Turn as ScriptedAnswer
+from agentcore.testing import calls, calls_raw, ends, says, scripted_stream
 from agentcore.tools.agent_tool import AgentTool
 from agentcore.tools.decorator import tool
 

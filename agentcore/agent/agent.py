@@ -220,11 +220,14 @@ class Agent:
         self.session = session
         self.steering_queue = PendingMessageQueue(steering_mode)
         self.follow_up_queue = PendingMessageQueue(follow_up_mode)
-        # _lock guards _run and the steps "idle → busy" and "busy → idle", and changes of _listeners. Nobody's code runs while it is
-        # held. The list of listeners is only ever appended to while a run goes over it.
+        # _lock guards _run and the steps "idle → busy" and "busy → idle", changes of _listeners, and _joining. Nobody's code runs
+        # while it is held. While the run thread goes over the list of listeners, it alone appends to it: what other threads change
+        # waits for the next event, or a thread that keeps subscribing would keep one event going for ever.
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._listeners: list[_Subscription] = []
+        self._joining: list[_Subscription] = []
+        self._has_changes = False
 
     def __repr__(self) -> str:
         doing = "running" if self._run is not None else "idle"
@@ -531,22 +534,31 @@ class Agent:
 
         Threads:
             The listener runs on the run thread, for each event, in the order of subscription; the run waits for it. What it raises
-            fails the run. One that is added during an event gets that event too; one that is removed gets it no more.
+            fails the run. One that another listener adds during an event gets that event too; one that it removes gets it no more.
+            What other threads change takes hold with the next event.
         """
         subscription = _Subscription(fit_callback(listener, ("event", "signal"), what="a listener", is_listener=True))
         with self._lock:
-            self._listeners.append(subscription)
+            if self._run is None or self._run.is_on_run_thread():
+                self._listeners.append(subscription)
+            else:
+                self._joining.append(subscription)
+                self._has_changes = True
 
         def unsubscribe() -> None:
             subscription.is_active = False
             with self._lock:
-                if self._run is None:  # else at the end of the run, which may be going over the list
-                    self._drop_inactive_listeners()
+                self._has_changes = True
+                if self._run is None:  # else the run thread may be going over the list, and does this before the next event
+                    self._update_listeners()
 
         return unsubscribe
 
-    def _drop_inactive_listeners(self) -> None:
-        self._listeners[:] = [subscription for subscription in self._listeners if subscription.is_active]
+    def _update_listeners(self) -> None:
+        """Take in and drop listeners. Called with the lock held, by whoever may change the list."""
+        self._listeners[:] = [listener for listener in (*self._listeners, *self._joining) if listener.is_active]
+        self._joining.clear()
+        self._has_changes = False
 
     # --- the run -----------------------------------------------------------------------------------------------------
 
@@ -590,7 +602,7 @@ class Agent:
         with self._lock:
             self._run = None
             self._state.settle()
-            self._drop_inactive_listeners()
+            self._update_listeners()
 
     def _play(
         self, run: Run, prompts: list[AgentMessage] | None, skips_steering: bool, channel: EventChannel | None
@@ -623,6 +635,9 @@ class Agent:
                 state.streaming_message = event.message
             else:
                 state.apply(event)
+            if self._has_changes:
+                with self._lock:
+                    self._update_listeners()
             for listener in listeners:
                 if listener.is_active:
                     listener.call(event, signal)
@@ -654,7 +669,7 @@ class Agent:
         config.model = state.model
         config.thinking_level = state.thinking_level
         config.record_message = record
-        config.has_listeners = (lambda: True) if has_reader else (lambda: bool(listeners))
+        config.has_listeners = (lambda: True) if has_reader else (lambda: bool(listeners) or self._has_changes)
         config.get_steering_messages = drain_steering
         config.get_follow_up_messages = self.follow_up_queue.drain
         config.put_back = put_back

@@ -234,6 +234,10 @@ class Run:
         self._release_reader, self._end_reader = release, end
         self._unfollow.append(self.signal.on_abort(lambda reason: release()))
 
+    def is_on_run_thread(self) -> bool:
+        """Return whether this code runs on the run thread."""
+        return self._thread is threading.current_thread()
+
     def add_message(self, message: AgentMessage) -> None:
         """Note a message that the run added to the transcript. Run thread only."""
         self._messages.append(message)
