@@ -220,7 +220,7 @@ def _call(assembly: Assembly, part: Mapping[str, Any]) -> Iterator[AssistantMess
     call = part["functionCall"]
     id = call.get("id")
     if not id or any(earlier.id == id for earlier in assembly.message.tool_calls):
-        id = f"{call['name']}_{uuid.uuid4().hex[:12]}"
+        id = f"call_{uuid.uuid4().hex[:24]}"
     opened = assembly.open_call(id, call["name"], part.get("thoughtSignature"))
     index = opened.content_index
     delta = assembly.add_arguments(index, to_json(call.get("args") or {}))

@@ -184,7 +184,7 @@ def _open(assembly: Assembly, item: Mapping[str, Any]) -> Any:
         return assembly.open_text()
     if kind == "reasoning":
         return assembly.open_thinking()
-    if kind in ("function_call", "custom_tool_call"):
+    if kind == "function_call":
         opened = assembly.open_call(_call_id(assembly, item), item.get("name") or "")
         given = item.get("arguments")
         if isinstance(given, str) and given:
@@ -225,9 +225,7 @@ def _end(assembly: Assembly, index: int, item: Mapping[str, Any]) -> AssistantMe
         block.thinking_signature = to_json(item)
     elif isinstance(block, LiveToolCall):
         text = item.get("arguments")
-        if item.get("type") == "custom_tool_call":
-            block.settle(arguments={"input": item.get("input") or ""})
-        elif isinstance(text, str) and text and text != block.partial_json:
+        if isinstance(text, str) and text and text != block.partial_json:
             arguments, raw = read_arguments(text)
             block.settle(arguments=arguments)
             block.raw_arguments = raw

@@ -6,7 +6,8 @@
 - line ends of all three kinds, mixed and torn apart by the network (it would glue events together);
 - bytes that are not UTF-8 (it would raise);
 - the rest of a stream that broke off inside an event (it would hand that on as an event): `is_torn` is set instead. A last event
-  that lacks nothing but its blank line is whole, if its data is JSON; `[DONE]` may lack its line end too.
+  that lacks nothing but its line ends is whole, if its data is a JSON object or `[DONE]`;
+- JSON without `data:` in front of it, which is how some servers say that they break off (it would pass it over).
 
 And it counts what a stall is: a wait without a real event. Comments and pings do not end it, though they are bytes.
 """
@@ -101,7 +102,7 @@ class EventStream:
                 got = got[end:]
             if got:
                 torn.append(got)
-        rest = b"".join(torn)
+        rest = _with_bare_json(b"".join(torn))
         if rest.strip():
             if _is_whole(rest):
                 yield _valid(rest + b"\n\n")
@@ -143,7 +144,16 @@ class EventStream:
         return self._read()
 
 
+def _with_bare_json(block: bytes) -> bytes:
+    """Make an event of JSON that stands in a stream without `data:`, as an error does with which a server breaks off."""
+    if block[:1] != b"{" and b"\n{" not in block:
+        return block
+    fields = (b"data", b"event", b"id", b"retry", b":")
+    return b"\n".join(line if not line or line.startswith(fields) else b"data: " + line for line in block.split(b"\n"))
+
+
 def _valid(block: bytes) -> bytes:
+    block = _with_bare_json(block)
     if block.isascii():
         return block
     try:
@@ -161,8 +171,8 @@ def _is_whole(rest: bytes) -> bool:
     data = "\n".join(line[5:].removeprefix(" ") for line in lines if line.startswith("data:"))
     if data.strip() == "[DONE]":
         return True
-    if not rest.endswith(b"\n"):
-        return False
+    if not rest.endswith(b"\n") and not data.endswith("}"):
+        return False  # a number or a word may go on
     try:
         json.loads(data)
     except ValueError:

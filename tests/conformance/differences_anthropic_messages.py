@@ -23,7 +23,6 @@ TYPE_COUNTS = "what an event is stands in its JSON; its name may be missing (rec
 KEEPS_ARGUMENTS = "arguments that came whole with the start are kept"
 OBJECTS_ONLY = "arguments are an object; such a call fails without being run"
 LINE_ENDS = "a CRLF is one line end, also where the network tore it apart"
-TORN_LINE = "a last line without its end may be torn: it is taken for a broken stream, in all wire formats"
 NO_GUESS = "an empty 400 is a refused request, not a guess at an overflow"
 NO_STREAM = "a 200 that is no event stream is an error with its text"
 LONG_WAIT = "a wait that is too long is not retried by anybody"
@@ -140,8 +139,6 @@ DIFFERENCES: dict[str, Difference] = {
             "error_message": False,
         },
     ),
-    "stream: last event without blank line": Difference(TORN_LINE, {"events[4]": ERROR, "message.stopReason": "error"}),
-    "stream: last line without line end": Difference(TORN_LINE, {"events[4]": ERROR, "message.stopReason": "error"}),
     "stream: HTTP 400 without body": Difference(NO_GUESS, {"classified": FINAL}),
     "stream: HTTP 200 with JSON instead of events": Difference(
         NO_STREAM, {"events": [ERROR], "message.stopReason": "error", "error_message": True, "service_text": ["x"]}

@@ -17,7 +17,7 @@ CALLS_MEAN_TOOL_USE = "an answer with calls wants them made, whenever its finish
 MALFORMED = "a malformed call is worth another try (C040)"
 TERMINAL_EVENT = "a stream without a finish reason is an error, never a finished answer"
 NOT_NEGATIVE = "usage is never negative"
-WHOLE_EVENT = "a last event that only lacks its blank line is whole"
+WHOLE_EVENT = "a last event that only lacks its line ends is whole"
 BROKEN_STREAM = "a torn or broken event is a broken stream, worth another try"
 LIKE_A_STATUS = "an error inside a stream is treated like the HTTP status in it"
 RETRIED = "requests are retried in all wire formats"
@@ -32,6 +32,18 @@ GOOD_USAGE = {
     "reasoning": 0,
     "totalTokens": 15,
     "cost": {"input": 1e-05, "output": 2e-05, "cacheRead": 0, "cacheWrite": 0, "total": 3e-05},
+}
+WHOLE_ANSWER: dict[str, Any] = {
+    "events": [
+        {"type": "start"},
+        {"type": "text_start", "contentIndex": 0},
+        {"type": "text_delta", "contentIndex": 0, "delta": "a"},
+        {"type": "text_end", "contentIndex": 0, "content": "a"},
+        {"type": "done", "reason": "stop"},
+    ],
+    "message.usage": GOOD_USAGE,
+    "message.stopReason": "stop",
+    "error_message": False,
 }
 
 DIFFERENCES: dict[str, Difference] = {
@@ -79,22 +91,8 @@ DIFFERENCES: dict[str, Difference] = {
     "stream: usage: more cached than prompt": Difference(
         NOT_NEGATIVE, {"message.usage.input": 0, "message.usage.cost.input": 0, "message.usage.cost.total": 3e-05}
     ),
-    "stream: last event without blank line": Difference(BROKEN_STREAM, {"classified": BROKEN}),
-    "stream: last event with one line break": Difference(
-        WHOLE_EVENT,
-        {
-            "events": [
-                {"type": "start"},
-                {"type": "text_start", "contentIndex": 0},
-                {"type": "text_delta", "contentIndex": 0, "delta": "a"},
-                {"type": "text_end", "contentIndex": 0, "content": "a"},
-                {"type": "done", "reason": "stop"},
-            ],
-            "message.usage": GOOD_USAGE,
-            "message.stopReason": "stop",
-            "error_message": False,
-        },
-    ),
+    "stream: last event without blank line": Difference(WHOLE_EVENT, WHOLE_ANSWER),
+    "stream: last event with one line break": Difference(WHOLE_EVENT, WHOLE_ANSWER),
     "stream: broken JSON": Difference(BROKEN_STREAM, {"classified": BROKEN}),
     "stream: error object in mid-stream": Difference(
         LIKE_A_STATUS,
