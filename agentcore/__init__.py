@@ -29,7 +29,7 @@ from agentcore.events import (
     ToolExecutionEndEvent, ToolExecutionStartEvent, ToolExecutionUpdateEvent, TurnEndEvent, TurnStartEvent,
 )
 from agentcore.llm import close_connections, get_model, list_models, openai_compatible, register_model, register_wire_format
-from agentcore.llm.request import Context, ProviderResponse, StreamFn, StreamOptions
+from agentcore.llm.request import Context, ProviderResponse, StreamFn, StreamOptions, ToolSpec
 from agentcore.loop import (
     AfterToolCallContext, AfterToolCallResult, AgentContext, AgentEventSink, AgentLoopConfig, AgentLoopTurnUpdate,
     BeforeToolCallContext, BeforeToolCallResult, ExecutedToolCallBatch, ExecutedToolCallOutcome, FinalizedToolCallOutcome,
@@ -43,7 +43,7 @@ from agentcore.messages import (
     TextContent, ThinkingContent, ToolCall, ToolResultMessage, Usage, UserMessage,
 )
 from agentcore.models import Model, ModelCost, ThinkingLevel
-from agentcore.tools.agent_tool import AgentTool, EXECUTION_PARALLEL, EXECUTION_SEQUENTIAL, ToolExecutionMode
+from agentcore.tools.agent_tool import AgentTool, EXECUTION_PARALLEL, EXECUTION_SEQUENTIAL, ToolExecutionMode, ToolUpdateFn
 from agentcore.transcript import (
     PromptInput, convert_to_llm, dump_messages, load_messages, normalize_prompt_input, pair_tool_results,
 )
@@ -53,14 +53,24 @@ if TYPE_CHECKING:
     from agentcore import local as local
     from agentcore import session as session
     from agentcore import testing as testing
+    from agentcore.harness import (
+        CompactionPreparation, CompactionResult, CompactionSettings, PromptTemplate, ResourceDiagnostic, Skill, Summarizer,
+        compact, estimate_context_tokens, estimate_tokens, format_skills_for_system_prompt, load_prompt_templates, load_skills,
+        prepare_compaction, should_compact,
+    )
     from agentcore.session import (
         ActiveToolsChangeEntry, BranchSummary, BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry,
-        EntryNotStoredError, JsonlSessionRepo, JsonlSessionStorage, LabelEntry, LeafEntry, MemorySessionRepo,
-        MemorySessionStorage, MessageEntry, ModelChangeEntry, Session, SessionContext, SessionInfoEntry, SessionMetadata,
-        SessionModel, SessionRepairWarning, SessionRepo, SessionStorage, SessionTreeEntry, ThinkingLevelChangeEntry,
+        EntryNotStoredError, EntryProjector, EntryTransform, JsonlSessionRepo, JsonlSessionStorage, LabelEntry, LeafEntry,
+        MemorySessionRepo, MemorySessionStorage, MessageEntry, ModelChangeEntry, Session, SessionContext, SessionInfoEntry,
+        SessionMetadata, SessionModel, SessionRepairWarning, SessionRepo, SessionStats, SessionStorage, SessionTreeEntry,
+        SqliteSessionRepo, SqliteSessionStorage, ThinkingLevelChangeEntry, UnknownEntry,
     )
-    from agentcore.tools.decorator import tool
-    from agentcore.tools.environment import ExecutionEnvironment, LocalEnvironment
+    from agentcore.tools import (
+        BashExecution, BashPrepare, BashToolDetails, BashToolInput, BashToolOptions, EditToolDetails, EditToolInput,
+        ExecutionEnvironment, LocalEnvironment, ReadImageProcessor, ReadImageProcessorResult, ReadToolDetails, ReadToolInput,
+        ReadToolOptions, WriteToolInput, create_bash_tool, create_edit_tool, create_find_tool, create_grep_tool, create_ls_tool,
+        create_read_tool, create_write_tool, tool,
+    )
 
 __all__ = [
     # agent
@@ -74,17 +84,25 @@ __all__ = [
     "finalize_executed_tool_call", "prepare_tool_call", "prepare_tool_call_arguments", "run_agent_loop",
     "run_agent_loop_continue", "stream_assistant_response", "validate_tool_arguments",
     # tools
-    "AgentTool", "EXECUTION_PARALLEL", "EXECUTION_SEQUENTIAL", "ExecutionEnvironment", "LocalEnvironment", "ToolExecutionMode",
-    "tool",
+    "AgentTool", "BashExecution", "BashPrepare", "BashToolDetails", "BashToolInput", "BashToolOptions", "EXECUTION_PARALLEL",
+    "EXECUTION_SEQUENTIAL", "EditToolDetails", "EditToolInput", "ExecutionEnvironment", "LocalEnvironment",
+    "ReadImageProcessor", "ReadImageProcessorResult", "ReadToolDetails", "ReadToolInput", "ReadToolOptions",
+    "ToolExecutionMode", "ToolUpdateFn", "WriteToolInput", "create_bash_tool", "create_edit_tool", "create_find_tool",
+    "create_grep_tool", "create_ls_tool", "create_read_tool", "create_write_tool", "tool",
     # llm
-    "Context", "ProviderResponse", "StreamFn", "StreamOptions", "close_connections", "get_model", "list_models",
+    "Context", "ProviderResponse", "StreamFn", "StreamOptions", "ToolSpec", "close_connections", "get_model", "list_models",
     "openai_compatible", "register_model", "register_wire_format",
     # session
     "ActiveToolsChangeEntry", "BranchSummary", "BranchSummaryEntry", "CompactionEntry", "CustomEntry", "CustomMessageEntry",
-    "EntryNotStoredError", "JsonlSessionRepo", "JsonlSessionStorage", "LabelEntry", "LeafEntry", "MemorySessionRepo",
-    "MemorySessionStorage", "MessageEntry", "ModelChangeEntry", "Session", "SessionContext", "SessionInfoEntry",
-    "SessionMetadata", "SessionModel", "SessionRepairWarning", "SessionRepo", "SessionStorage", "SessionTreeEntry",
-    "ThinkingLevelChangeEntry",
+    "EntryNotStoredError", "EntryProjector", "EntryTransform", "JsonlSessionRepo", "JsonlSessionStorage", "LabelEntry",
+    "LeafEntry", "MemorySessionRepo", "MemorySessionStorage", "MessageEntry", "ModelChangeEntry", "Session", "SessionContext",
+    "SessionInfoEntry", "SessionMetadata", "SessionModel", "SessionRepairWarning", "SessionRepo", "SessionStats",
+    "SessionStorage", "SessionTreeEntry", "SqliteSessionRepo", "SqliteSessionStorage", "ThinkingLevelChangeEntry",
+    "UnknownEntry",
+    # harness
+    "CompactionPreparation", "CompactionResult", "CompactionSettings", "PromptTemplate", "ResourceDiagnostic", "Skill",
+    "Summarizer", "compact", "estimate_context_tokens", "estimate_tokens", "format_skills_for_system_prompt",
+    "load_prompt_templates", "load_skills", "prepare_compaction", "should_compact",
     # words
     "AbortController", "AbortSignal", "AgentAbortedError", "AgentBusyError", "AgentCoreError", "AgentEndEvent", "AgentEvent",
     "AgentMessage", "AgentRunError", "AgentStartEvent", "AgentToolResult", "AgentToolResultMutable", "AssistantMessage",
@@ -102,15 +120,25 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would let every misspelt name pass
     _LAZY = {
+        "agentcore.harness": (
+            "CompactionPreparation", "CompactionResult", "CompactionSettings", "PromptTemplate", "ResourceDiagnostic", "Skill",
+            "Summarizer", "compact", "estimate_context_tokens", "estimate_tokens", "format_skills_for_system_prompt",
+            "load_prompt_templates", "load_skills", "prepare_compaction", "should_compact",
+        ),
         "agentcore.session": (
             "ActiveToolsChangeEntry", "BranchSummary", "BranchSummaryEntry", "CompactionEntry", "CustomEntry",
-            "CustomMessageEntry", "EntryNotStoredError", "JsonlSessionRepo", "JsonlSessionStorage", "LabelEntry", "LeafEntry",
-            "MemorySessionRepo", "MemorySessionStorage", "MessageEntry", "ModelChangeEntry", "Session", "SessionContext",
-            "SessionInfoEntry", "SessionMetadata", "SessionModel", "SessionRepairWarning", "SessionRepo", "SessionStorage",
-            "SessionTreeEntry", "ThinkingLevelChangeEntry",
+            "CustomMessageEntry", "EntryNotStoredError", "EntryProjector", "EntryTransform", "JsonlSessionRepo",
+            "JsonlSessionStorage", "LabelEntry", "LeafEntry", "MemorySessionRepo", "MemorySessionStorage", "MessageEntry",
+            "ModelChangeEntry", "Session", "SessionContext", "SessionInfoEntry", "SessionMetadata", "SessionModel",
+            "SessionRepairWarning", "SessionRepo", "SessionStats", "SessionStorage", "SessionTreeEntry", "SqliteSessionRepo",
+            "SqliteSessionStorage", "ThinkingLevelChangeEntry", "UnknownEntry",
         ),
-        "agentcore.tools.decorator": ("tool",),
-        "agentcore.tools.environment": ("ExecutionEnvironment", "LocalEnvironment",),
+        "agentcore.tools": (
+            "BashExecution", "BashPrepare", "BashToolDetails", "BashToolInput", "BashToolOptions", "EditToolDetails",
+            "EditToolInput", "ExecutionEnvironment", "LocalEnvironment", "ReadImageProcessor", "ReadImageProcessorResult",
+            "ReadToolDetails", "ReadToolInput", "ReadToolOptions", "WriteToolInput", "create_bash_tool", "create_edit_tool",
+            "create_find_tool", "create_grep_tool", "create_ls_tool", "create_read_tool", "create_write_tool", "tool",
+        ),
     }
     _HOMES = {name: module for module, names in _LAZY.items() for name in names}
     _SUBMODULES = ("harness", "local", "session", "testing",)
