@@ -114,18 +114,20 @@ def create_bash_tool(
     Args:
         options: A prefix for each command, a hook before it.
         environment: Where commands run; by default this machine, without the keys of providers (`LocalEnvironment`).
-        cwd: The directory to run in, instead of the environment's own.
+        cwd: The directory to run in, by default the current one. Not together with `environment`, which has its own.
 
     Raises:
         TypeError: `prepare` needs more arguments than there are.
+        ValueError: `environment` and `cwd` are both given.
 
     Example:
         >>> tool = create_bash_tool(cwd="project")
         >>> agent = Agent(model="openai/gpt-5-mini", tools=[tool])
     """
     options = options or BashToolOptions()
+    if environment is not None and cwd is not None:
+        raise ValueError("give either environment or cwd: an environment has a working directory of its own")
     place: ExecutionEnvironment = environment if environment is not None else LocalEnvironment(cwd)
-    directory = place.cwd if cwd is None else place.absolute_path(os.fspath(cwd))
     prepare = _fit_prepare(options.prepare)
     prefix = options.command_prefix
 
@@ -135,7 +137,7 @@ def create_bash_tool(
         timeout = args.get("timeout")
         check_timeout(timeout)
         command = f"{prefix}\n{args['command']}" if prefix else args["command"]
-        execution = BashExecution(command, directory)
+        execution = BashExecution(command, place.cwd)
         if prepare is not None:
             execution = prepare(execution, context, signal) or execution
         return _run(place, execution, timeout, signal, on_update)
