@@ -13,6 +13,7 @@ from agentcore.tools.agent_tool import AgentTool
 from agentcore.tools.environment import ExecutionEnvironment, FileInfo
 from agentcore.tools.truncate import DEFAULT_MAX_BYTES, TruncationResult, format_size, truncate_head
 from agentcore.tools.workspace import Workspace, raise_if_aborted
+from agentcore.tools.write import replace_half_pairs
 
 DEFAULT_LIMIT = 500
 
@@ -92,8 +93,11 @@ def check_limit(limit: int | None, default: int) -> int:
 
 
 def cut_output(text: str, notices: list[str]) -> tuple[str, TruncationResult | None]:
-    """Return a listing cut to what a result may hold, with the notices below it; and the cut, if there was one."""
-    cut = truncate_head(text, max_lines=len(text) + 1)
+    """Return a listing cut to what a result may hold, with the notices below it; and the cut, if there was one.
+
+    What a name has that is no UTF-8 is shown as U+FFFD: half a surrogate pair would spoil the request to a model.
+    """
+    cut = truncate_head(replace_half_pairs(text), max_lines=len(text) + 1)
     if cut.truncated:
         notices = [*notices, f"{format_size(DEFAULT_MAX_BYTES)} limit reached: {cut.output_lines} of {cut.total_lines} lines shown"]
     below = "\n\n[" + ". ".join(notices) + "]" if notices else ""
