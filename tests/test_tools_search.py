@@ -179,10 +179,12 @@ def test_options_of_grep(tree: Path, use_ripgrep: bool) -> None:
     ]  # fmt: skip
 
 
+PATTERNS = [r"(?<=a )needle", r"(need)le|\1", r"\Aneedle\Z", "[[:needl]+e", "(?i:NEEDLE)", "needle{,2}$", "né"]
+
+
 @both_ways
-@pytest.mark.parametrize(
-    "pattern", [r"(?<=a )needle", r"(need)le|\1", r"\Aneedle\Z", "[[:needl]+e", "(?i:NEEDLE)", "needle{,2}$", "né"]
-)
+@pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns_that_ripgrep_reads_otherwise(tree: Path, use_ripgrep: bool, pattern: str) -> None:
     """A pattern means what it means in Python."""
     (tree / "uni.txt").write_bytes("né\n[:needle\n".encode())
