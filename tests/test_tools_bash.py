@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from agentcore import Agent
 from agentcore.abort import AbortController, AbortSignal
 from agentcore.errors import EnvironmentFileError
-from agentcore.messages import AgentToolResult, TextContent
+from agentcore.events import ToolExecutionUpdateEvent
+from agentcore.messages import AgentToolResult, TextContent, ToolResultMessage
+from agentcore.testing import calls, says, scripted_stream
 from agentcore.tools.bash import BashExecution, BashPrepare, BashToolDetails, BashToolOptions, create_bash_tool
 from agentcore.tools.environment import LocalEnvironment
 from tests.process_groups import living_members, wait_until
@@ -269,3 +272,31 @@ def test_a_gigabyte_takes_constant_memory() -> None:
     os.unlink(result.details.full_output_path)
     assert result.details.truncation.total_lines == 500_000_000
     assert (after - before) * 1024 < 100_000_000
+
+
+def test_an_agent_that_is_aborted_in_a_command_settles_at_once() -> None:
+    """`agent.abort()` during `sleep 60`: the run is over within 100 ms, its call has a result that says so. (Best of three.)"""
+    seconds = []
+    for _ in range(3):
+        agent = Agent(
+            tools=[create_bash_tool()], stream_fn=scripted_stream(calls("bash", command="echo $$; sleep 60"), says("never"))
+        )
+        shown = threading.Event()
+        agent.subscribe(lambda event, shown=shown: shown.set() if shows_output(event) else None)
+        run_of_agent = agent.prompt("sleep")
+        assert shown.wait(20)
+        began = time.monotonic()
+        agent.abort()
+        assert agent.wait_for_idle(timeout=20)
+        seconds.append(time.monotonic() - began)
+        assert run_of_agent.done()
+        (result,) = [message for message in agent.state.messages if isinstance(message, ToolResultMessage)]
+        group, _, status = (result.error or "").partition("\n\n\n")
+        assert status == "Command aborted"
+        assert wait_until(lambda group=group: not living_members(int(group)), 2)  # type: ignore[misc]
+    assert min(seconds) < 0.1
+
+
+def shows_output(event: object) -> bool:
+    """Whether an event is a partial update with some output."""
+    return isinstance(event, ToolExecutionUpdateEvent) and bool(event.partial_result.content)
