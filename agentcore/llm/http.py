@@ -13,9 +13,10 @@ that already serves somebody else. What ended a read is then decided by the abor
 that was shut looks like a good end. Looking up a name and connecting are bounded by the connect timeout alone; an abort takes hold
 after them.
 
-There is one adapter for each CA bundle, client certificate and process, with its TLS context loaded once (loading the CA bundle
-takes 20 ms of CPU), shared by all threads; a forked child starts with none. No `requests.Session` is needed: no cookies, no
-`.netrc`, and a redirect is not followed, so that a key goes to the host that was chosen and to no other.
+There is one adapter for each CA bundle and process, with its TLS context loaded once (loading the CA bundle takes 20 ms of CPU),
+shared by all threads; a forked child starts with none. Proxies are those of the environment, as for any user of `requests`. No
+`requests.Session` is needed: no cookies, no `.netrc`, and a redirect is not followed, so that a key goes to the host that was
+chosen and to no other.
 """
 
 from __future__ import annotations
@@ -197,11 +198,11 @@ class _GuardedPool:
 
 
 class _Pool(_GuardedPool, urllib3.connectionpool.HTTPConnectionPool):
-    ConnectionCls = _Connection  # type: ignore[assignment]
+    ConnectionCls = _Connection
 
 
 class _TlsPool(_GuardedPool, urllib3.connectionpool.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection  # type: ignore[assignment]
+    ConnectionCls = _TlsConnection
 
 
 _POOLS = {"http": _Pool, "https": _TlsPool}
@@ -235,7 +236,8 @@ class _Adapter(requests.adapters.HTTPAdapter):
     def get_connection(self, url: Any, proxies: Any = None) -> Any:
         proxy = requests.utils.select_proxy(url, proxies)
         if proxy:
-            return self.proxy_manager_for(requests.utils.prepend_scheme_if_needed(proxy, "http")).connection_from_url(url)
+            scheme = "" if "://" in proxy else "http://"
+            return self.proxy_manager_for(scheme + proxy).connection_from_url(url)
         return self.poolmanager.connection_from_url(url)
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
@@ -244,31 +246,35 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
 # _lock guards _adapters. Making an adapter reads the CA bundle under it, once for each.
 _lock = threading.Lock()
-_adapters: dict[tuple[str | None, str | None], _Adapter] = {}
+_adapters: dict[str | None, _Adapter] = {}
 
 
-def _adapter_for(ca_bundle: str | None, certificate: str | None) -> _Adapter:
-    key = (ca_bundle, certificate)
+def _adapter_for(url: str, proxies: Mapping[str, str]) -> _Adapter:
+    """Return the adapter for an address: the one of its CA bundle, or the one that needs none."""
+    key: str | None = None
+    if proxies or not url.lower().startswith("http:"):
+        environ = os.environ
+        named = environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE")
+        key = named or requests.utils.DEFAULT_CA_BUNDLE_PATH
     adapter = _adapters.get(key)
     if adapter is None:
         with _lock:
             adapter = _adapters.get(key)
             if adapter is None:
-                adapter = _adapters[key] = _Adapter(_load_context(ca_bundle, certificate))
+                adapter = _adapters[key] = _Adapter(_load_context(key))
     return adapter
 
 
-def _load_context(ca_bundle: str | None, certificate: str | None) -> ssl.SSLContext:
+def _load_context(path: str | None) -> ssl.SSLContext:
     context = urllib3.util.create_urllib3_context()
-    path = ca_bundle or requests.utils.DEFAULT_CA_BUNDLE_PATH
+    if path is None:
+        return context  # for connections without TLS
     if not os.path.exists(path):
         raise RequestFailed(Failure("setup", False, f"there is no CA bundle at {path}: correct REQUESTS_CA_BUNDLE, or unset it"))
     if os.path.isdir(path):
         context.load_verify_locations(capath=path)
     else:
         context.load_verify_locations(cafile=path)
-    if certificate is not None:
-        context.load_cert_chain(certificate)
     return context
 
 
@@ -421,19 +427,18 @@ def post(
     guard = SocketGuard()
     on_guard(guard)
     host = host_of(url)
-    environ = os.environ
-    adapter = _adapter_for(environ.get("REQUESTS_CA_BUNDLE") or environ.get("CURL_CA_BUNDLE"), None)
     prepared = requests.PreparedRequest()
     prepared.method = "POST"
     try:
         prepared.prepare_url(url, None)
+        proxies = _proxies_for(url)
     except (requests.RequestException, ValueError) as error:
         raise RequestFailed(
             Failure("setup", False, f"{_without_query(url)!r} is no URL that a request can go to: correct base_url")
         ) from error
     prepared.headers = cast(Any, {"Content-Length": str(len(body)), **headers})
     prepared.body = body
-    proxies = _proxies_for(url)
+    adapter = _adapter_for(url, proxies)
     _sending.guard = guard
     try:
         for is_resend in (False, True):
@@ -441,7 +446,7 @@ def post(
                 raise RequestAborted
             guard.is_fresh = is_resend
             try:
-                response = adapter.send(prepared, stream=True, timeout=(connect_timeout, timeout), proxies=proxies)
+                response = adapter.send(prepared, stream=True, timeout=cast(Any, (connect_timeout, timeout)), proxies=proxies)
             except requests.RequestException as error:
                 if signal is not None and signal.aborted:
                     raise RequestAborted from None

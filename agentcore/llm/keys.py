@@ -7,28 +7,25 @@ OpenAI's key. A model that brings a header of its own for it (`Model.headers`, `
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 
 from agentcore.models import Model
+from agentcore.provider_keys import PROVIDER_KEY_VARIABLES
 
-# Where the name is not PROVIDER_API_KEY.
-_VARIABLES: dict[str, tuple[str, ...]] = {
-    "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "google-generative-ai": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "moonshotai": ("MOONSHOT_API_KEY",),
-    "azure-openai": ("AZURE_OPENAI_API_KEY",),
-    "huggingface": ("HF_TOKEN",),
-    "vercel-ai-gateway": ("AI_GATEWAY_API_KEY",),
-    "opencode-go": ("OPENCODE_API_KEY",),
-    "cloudflare-workers-ai": ("CLOUDFLARE_API_KEY",),
-    "cloudflare-ai-gateway": ("CLOUDFLARE_API_KEY",),
-    "together": ("TOGETHER_API_KEY",),
+# Other names of providers in the table of all rooms.
+_ALIASES = {
+    "google-generative-ai": "google",
+    "azure-openai": "azure-openai-responses",
+    "opencode-go": "opencode",
+    "openai-codex": "openai",
+    "moonshotai-cn": "moonshotai",
 }
 
 WITHOUT_KEY = frozenset(
-    {"openai-compatible", "ollama", "llama.cpp", "llama-cpp", "lm-studio", "lmstudio", "vllm", "local", "scripted"}
+    {"openai-compatible", "ollama", "llama.cpp", "lmstudio", "lm-studio", "vllm", "sglang", "local", "scripted"}
 )
-"""Providers that are asked without a key where none is given. None of them has one in the environment."""
+"""Providers that are asked without a key where there is none."""
 
 _KEY_HEADERS = frozenset(
     {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cf-aig-authorization", "proxy-authorization", "cookie"}
@@ -36,10 +33,14 @@ _KEY_HEADERS = frozenset(
 
 
 def key_variables(provider: str) -> tuple[str, ...]:
-    """Return the environment variables that may hold the key of a provider, the first one set counts."""
+    """Return the environment variables that may hold the key of a provider; the first one set counts."""
+    known = PROVIDER_KEY_VARIABLES.get(_ALIASES.get(provider, provider))
+    if known is not None:
+        # Tokens of a sign-in are no keys: they need another header, and mostly another address.
+        return tuple(name for name in known if "OAUTH" not in name and not name.endswith("_AUTH_TOKEN"))
     if provider in WITHOUT_KEY or not provider:
         return ()
-    return _VARIABLES.get(provider) or (provider.upper().replace("-", "_").replace(".", "_") + "_API_KEY",)
+    return (re.sub(r"\W", "_", provider).upper() + "_API_KEY",)
 
 
 def key_from_environment(provider: str, environ: Mapping[str, str] | None = None) -> str | None:
