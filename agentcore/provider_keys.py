@@ -49,8 +49,12 @@ PROVIDER_KEY_VARIABLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def is_provider_key_variable(name: str) -> bool:
-    """Whether the environment variable `name` holds a provider's key. Upper and lower case are the same, as on Windows."""
-    return name.upper() in _ALL_NAMES
+    """Whether the environment variable `name` may hold a provider's key. Upper and lower case are the same, as on Windows.
+
+    So does every `…_API_KEY`: the key of a provider that is not in the table is looked up under such a name.
+    """
+    upper = name.upper()
+    return upper.endswith("_API_KEY") or upper in _ALL_NAMES
 
 
 _ALL_NAMES = frozenset(name for names in PROVIDER_KEY_VARIABLES.values() for name in names)

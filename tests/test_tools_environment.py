@@ -34,7 +34,7 @@ def variables_of(environment: LocalEnvironment, **options: object) -> dict[str, 
 @posix_only
 def test_commands_get_no_key_of_a_provider(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """C116: of all variables that hold a key, a command sees none."""
-    names = [name for names in PROVIDER_KEY_VARIABLES.values() for name in names]
+    names = [name for names in PROVIDER_KEY_VARIABLES.values() for name in names] + ["A_PROVIDER_OF_MY_OWN_API_KEY"]
     for name in names:
         monkeypatch.setenv(name, f"secret of {name}")
     monkeypatch.setenv("KEPT", "kept")

@@ -181,8 +181,8 @@ class LocalEnvironment:
         env: Variables that every command gets.
         inherit_env: Whether commands get the variables of this process.
         allowed_variables: Patterns (`PATH`, `LC_*`) of those that they get, instead of all.
-        pass_provider_keys: Whether the keys of providers (`agentcore.provider_keys`) are among them. A key can also be
-            handed over by itself: in `env`, or by its full name in `allowed_variables`.
+        pass_provider_keys: Whether the keys of providers (`agentcore.provider_keys`: every `…_API_KEY`, and some tokens) are
+            among them. A key can also be handed over by itself: in `env`, or by its full name in `allowed_variables`.
 
     Threads:
         Every method may be called from any thread.
