@@ -20,6 +20,7 @@ from agentcore.custom_messages import (
     create_custom_message,
 )
 from agentcore.errors import SessionCorruptError
+from agentcore.session.bulk import collector_paused
 from agentcore.session.entries import (
     BranchSummaryEntry,
     CompactionEntry,
@@ -77,14 +78,16 @@ def build_context(
     Raises:
         SessionCorruptError: An entry on the path is missing or cannot be read.
     """
-    branch = index.branch()
-    context = _settings(branch, index)
-    raws = context_entries(branch)
-    if transforms or (projectors and any(raw["type"] == "custom" and raw.get("customType") in projectors for raw in raws)):
-        messages = _project([decode_entry(raw) for raw in raws], projectors or {}, transforms)
-    else:
-        messages = _messages(raws)
-    context.messages = pair_tool_results(messages)
+    with collector_paused():
+        branch = index.branch()
+        context = _settings(branch, index)
+        raws = context_entries(branch) if "compaction" in index.kinds else branch
+        has_custom = "custom" in index.kinds and projectors and any(raw.get("customType") in projectors for raw in raws)
+        if not transforms and not has_custom:
+            context.messages = pair_tool_results(_messages(raws))
+            return context
+        entries = [decode_entry(raw) for raw in raws]
+    context.messages = pair_tool_results(_project(entries, projectors or {}, transforms))
     return context
 
 
@@ -116,7 +119,8 @@ def _settings(branch: Sequence[RawEntry], index: EntryIndex) -> SessionContext:
     context = SessionContext()
     if not branch:
         return context
-    level: str | None = None
+    level = None if "thinking_level_change" in index.kinds else "off"
+    has_tools = "active_tools_change" in index.kinds
     for raw in chain(reversed(branch), index.before(branch[0])):
         kind = raw["type"]
         if kind == "message":
@@ -131,7 +135,7 @@ def _settings(branch: Sequence[RawEntry], index: EntryIndex) -> SessionContext:
         elif kind == "active_tools_change" and context.active_tool_names is None:
             names = raw.get("activeToolNames")
             context.active_tool_names = list(names) if isinstance(names, list) else None
-        if level is not None and context.model is not None and context.active_tool_names is not None:
+        if context.model is not None and level is not None and (context.active_tool_names is not None or not has_tools):
             break
     context.thinking_level = level or "off"
     return context

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from agentcore.errors import SessionCorruptError, SessionError
+from agentcore.session.bulk import collector_paused
 from agentcore.session.entries import RawEntry, entry_fault, with_camel_case_keys
 from agentcore.session.old_versions import header_version, upgrade_entries, upgrade_header
 from agentcore.session.storage import Fsync, SessionMetadata
@@ -69,7 +70,7 @@ def read_session_file(path: str) -> FileContent:
     """
     content = FileContent()
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb") as file, collector_paused():
             _read_header(file, path, content)
             _read_lines(file, path, content)
     except OSError as error:

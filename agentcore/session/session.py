@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from agentcore.codec import encode
 from agentcore.custom_messages import AgentMessage
 from agentcore.messages import ImageContent, TextContent, Usage
+from agentcore.session.bulk import collector_paused
 from agentcore.session.context import (
     EntryProjector,
     EntryTransform,
@@ -236,11 +237,11 @@ class Session:
         """
         start = max(after_entry_seq or 0, 0)
         raws = self.storage.index.raws
-        return [show_entry(raw) for raw in (raws[start:] if limit is None else raws[start : start + max(limit, 0)])]
+        return _show(raws[start:] if limit is None else raws[start : start + max(limit, 0)])
 
     def find_entries(self, type: str) -> list[SessionTreeEntry]:
         """Return the entries of one kind, in the order of storing."""
-        return [show_entry(raw) for raw in self.storage.index.raws if raw["type"] == type]
+        return _show([raw for raw in self.storage.index.raws if raw["type"] == type])
 
     def get_branch(self, from_id: str | None = None) -> list[SessionTreeEntry]:
         """Return the path to an entry (default: the leaf), from the boundary of its newest compaction on; see `get_path`.
@@ -249,7 +250,7 @@ class Session:
             EntryNotFoundError: There is no such entry.
             SessionCorruptError: A parent on the way is missing.
         """
-        return [show_entry(raw) for raw in self.storage.index.branch(from_id)]
+        return _show(self.storage.index.branch(from_id))
 
     def get_path(self, from_id: str | None = None) -> list[SessionTreeEntry]:
         """Return the path to an entry (default: the leaf) from the root on, across compactions.
@@ -258,7 +259,7 @@ class Session:
             EntryNotFoundError: There is no such entry.
             SessionCorruptError: A parent on the way is missing.
         """
-        return [show_entry(raw) for raw in self.storage.index.whole_path(from_id)]
+        return _show(self.storage.index.whole_path(from_id))
 
     def get_label(self, entry_id: str) -> str | None:
         """Return the label of an entry, None where it has none."""
@@ -274,7 +275,7 @@ class Session:
 
     def build_context_entries(self) -> list[SessionTreeEntry]:
         """Return the entries of the context in the order in which a model reads them."""
-        return [show_entry(raw) for raw in context_entries(self.storage.index.branch())]
+        return _show(context_entries(self.storage.index.branch()))
 
     def build_context(
         self,
@@ -302,6 +303,11 @@ class Session:
     def tree(self, width: int = 100) -> str:
         """Return the session as a drawing in text: branches, labels, and where it stands. Lines are at most `width` characters."""
         return draw_tree(self.storage.index, width)
+
+
+def _show(raws: Sequence[RawEntry]) -> list[SessionTreeEntry]:
+    with collector_paused():
+        return [show_entry(raw) for raw in raws]
 
 
 def _without_none(raw: RawEntry) -> RawEntry:

@@ -18,6 +18,7 @@ from typing import Any
 
 from agentcore.codec import dumps
 from agentcore.errors import SessionCorruptError, SessionError
+from agentcore.session.bulk import collector_paused
 from agentcore.session.entries import RawEntry, SessionTreeEntry, entry_fault
 from agentcore.session.jsonl_file import metadata_of
 from agentcore.session.session import Session
@@ -184,7 +185,7 @@ class SqliteSessionStorage(EntryStorage):
 
     def _take_in(self) -> None:
         """Read the entries that are not in the index yet."""
-        with _translated(self.path):
+        with _translated(self.path), collector_paused():
             cursor = self._hold.connection.execute(
                 "SELECT entry FROM entries WHERE session = ? AND seq >= ? ORDER BY seq", (self.metadata.id, self._count)
             )

@@ -49,6 +49,7 @@ class EntryIndex:
         self.leaf_id: str | None = None
         self.name: str | None = None
         self.labels: dict[str, str] = {}
+        self.kinds: set[str] = set()  # of all entries but messages: what a session never had need not be looked for
         self._stats = SessionStats()
 
     def add(self, raw: RawEntry) -> None:
@@ -71,7 +72,9 @@ class EntryIndex:
                 message = raw.get("message")
                 if type(message) is dict and message.get("role") == "assistant":
                     self._count(message.get("usage"))
-            elif kind == "leaf":
+                continue
+            self.kinds.add(kind)
+            if kind == "leaf":
                 leaf_id = raw["targetId"]
             elif kind == "label":
                 self._set_label(raw)
