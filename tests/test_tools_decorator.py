@@ -479,3 +479,11 @@ def test_a_default_object_is_not_shared_with_the_schema() -> None:
 
     assert "default" not in properties(take)["point"]
     assert text(take) == repr((9, 0.0, Color.RED))
+
+
+def test_a_timeout_is_a_number_of_seconds_above_0() -> None:
+    """A timeout that no call could keep is refused when the tool is made."""
+    with pytest.raises(ValueError, match=r"the timeout of the tool 'work' is 0: give seconds above 0, or None for no limit"):
+
+        @tool(timeout=0)
+        def work() -> None: ...

@@ -116,3 +116,16 @@ def test_an_image_processor_replaces_pillow(tmp_path: Path) -> None:
     result = read_file(tmp_path, "i.txt", ReadToolOptions(auto_resize_images=False, image_processor=process))
     assert result.content == [TextContent("Read image file [image/webp]\nmade small"), ImageContent("QUJD", "image/webp")]
     assert calls == [(len(PNG), "image/png", False)]
+
+
+def test_an_image_processor_may_take_fewer_arguments(tmp_path: Path) -> None:
+    """Like every callback; one that needs more is refused when the tool is made."""
+    (tmp_path / "i.png").write_bytes(PNG)
+
+    def process(content: bytes) -> ReadImageProcessorResult:
+        return ReadImageProcessorResult(ok=False, message=f"{len(content)} bytes")
+
+    result = read_file(tmp_path, "i.png", ReadToolOptions(image_processor=process))  # type: ignore[arg-type]
+    assert result.content == [TextContent("Read image file [image/png]\n70 bytes")]
+    with pytest.raises(TypeError, match="image_processor gets at most 3 arguments"):
+        create_read_tool(ReadToolOptions(image_processor=lambda a, b, c, d: None))  # type: ignore[arg-type, misc]

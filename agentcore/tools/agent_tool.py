@@ -47,7 +47,8 @@ class AgentTool:
         `prepare_arguments` runs on the run thread.
 
     Raises:
-        TypeError: A function needs more arguments than there are, `parameters` is no mapping, …
+        TypeError: A function needs more arguments than there are, or `parameters` is no dictionary.
+        ValueError: `timeout` is not above 0, or `execution_mode` is neither of the two.
     """
 
     name: str
@@ -65,5 +66,10 @@ class AgentTool:
         self.run = fit_callback(self.execute, EXECUTE_NAMES, what=f"execute of the tool {self.name!r}")
         if self.prepare_arguments is not None:
             fit_callback(self.prepare_arguments, ("args",), what=f"prepare_arguments of the tool {self.name!r}")
+        if not isinstance(self.parameters, dict):
+            kind = type(self.parameters).__name__
+            raise TypeError(f"the parameters of the tool {self.name!r} must be a JSON Schema as a dictionary, not {kind}")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"the timeout of the tool {self.name!r} is {self.timeout}: give seconds above 0, or None for no limit")
         if self.execution_mode is not None:
             self.execution_mode = ToolExecutionMode(self.execution_mode)

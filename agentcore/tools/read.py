@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict, cast
 
 from agentcore.abort import AbortSignal
+from agentcore.callbacks import fit_callback
 from agentcore.codec import Json, nested
 from agentcore.errors import EnvironmentFileError
 from agentcore.messages import AgentToolResult, ImageContent, TextContent
@@ -83,6 +85,9 @@ def create_read_tool(
         >>> agent = Agent(tools=[create_read_tool(root="project")])
     """
     made = options or ReadToolOptions()
+    process: Callable[[bytes, str, ReadToolOptions], ReadImageProcessorResult] | None = None
+    if made.image_processor is not None:
+        process = fit_callback(made.image_processor, ("content", "mime_type", "options"), what="image_processor")
     workspace = Workspace(environment, cwd, root)
 
     def execute(tool_call_id: str, args: dict[str, Any], signal: AbortSignal | None) -> AgentToolResult:
@@ -92,7 +97,9 @@ def create_read_tool(
         content = _read(workspace, asked["path"], signal)
         mime_type = detect_image_type(content)
         if mime_type is not None:
-            return _image_result(content, mime_type, made)
+            if process is not None:
+                return _image_result(mime_type, process(content, mime_type, made))
+            return _image_result(mime_type, process_image(content, mime_type, auto_resize=made.auto_resize_images))
         return _text_result(content.decode("utf-8", "replace").removeprefix("\ufeff"), asked)
 
     return AgentTool(
@@ -143,11 +150,7 @@ def _read_whole(workspace: Workspace, whole: str, signal: AbortSignal | None) ->
     return environment.read_binary_file(whole, signal=signal)
 
 
-def _image_result(content: bytes, mime_type: str, options: ReadToolOptions) -> AgentToolResult:
-    if options.image_processor is not None:
-        made = options.image_processor(content, mime_type, options)
-    else:
-        made = process_image(content, mime_type, auto_resize=options.auto_resize_images)
+def _image_result(mime_type: str, made: ReadImageProcessorResult) -> AgentToolResult:
     if not made.ok:
         return AgentToolResult([TextContent(f"Read image file [{mime_type}]\n{made.message}")])
     text = "\n".join([f"Read image file [{made.mime_type}]", *made.hints])
