@@ -312,7 +312,9 @@ def _judge_status(status: int, body: str, error: Any) -> tuple[ErrorKind, bool]:
             return "quota", False
         return ("timeout" if status in (504, 524) else "server"), True
     if status == 413:
-        return ("rate_limit", False) if _is_throttling(body) else ("overflow", False)
+        # Too large for the limit per minute, or for the model: as it is, the request never gets through.
+        is_per_minute = re.search(r"rate.?limit|tokens per|too many requests", body, re.IGNORECASE)
+        return ("rate_limit", False) if is_per_minute else ("overflow", False)
     if _QUOTA.search(body):
         return "quota", False
     if _is_throttling(body):
