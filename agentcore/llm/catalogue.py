@@ -23,7 +23,7 @@ _lock = threading.Lock()
 _providers: dict[str, dict[str, Any]] = {}
 _models: dict[tuple[str, str], Model] = {}
 
-_SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest|preview|preview-\d{2}-\d{2}(?:-\d{4})?)$")
+_SNAPSHOT = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest|preview|preview-\d{2}-(?:\d{4}|\d{2}(?:-\d{4})?))$")
 _REASONING = re.compile(
     r"(?:^|/)(?:gpt-[5-9]|o\d|claude-(?:opus|sonnet|haiku|[a-z]+)-[4-9]|gemini-(?:2\.5|[3-9])|grok-[4-9]|deepseek-r)"
 )
