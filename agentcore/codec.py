@@ -23,7 +23,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import reprlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -36,11 +35,7 @@ _KEY = "dataclasses_json"
 
 
 class Json:
-    """Base of all classes that have a JSON form.
-
-    They are dataclasses that inherit equality and repr from here, by `@dataclass(repr=False, eq=False)`: forty classes that
-    generate their own make every import of the package 9 ms slower.
-    """
+    """Base of all classes that have a JSON form. They are dataclasses."""
 
     @classmethod
     def from_dict(cls: type[T], raw: Mapping[str, Any]) -> T:
@@ -70,18 +65,6 @@ class Json:
     def to_json(self) -> str:
         """Return the JSON form as text."""
         return dumps(self.to_dict())
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, item.name) == getattr(other, item.name) for item in _plan(type(self)))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    @reprlib.recursive_repr()
-    def __repr__(self) -> str:
-        shown = [item for item in dataclasses.fields(self) if item.repr]  # type: ignore[arg-type]
-        return f"{type(self).__qualname__}({', '.join(f'{item.name}={getattr(self, item.name)!r}' for item in shown)})"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -7,10 +7,11 @@ Timestamps are integer milliseconds since the Unix epoch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Union
 
 from agentcore.codec import OMIT_NONE, Json, anything, tagged_blocks
+from agentcore.lazy_dataclasses import dataclass
 from agentcore.messages import (
     AssistantMessage,
     ImageContent,
@@ -23,7 +24,7 @@ from agentcore.messages import (
 )
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class BashExecutionMessage(Json):
     """A command that the user ran beside the conversation. `exclude_from_context` keeps it from the model."""
 
@@ -38,7 +39,7 @@ class BashExecutionMessage(Json):
     role: Literal["bashExecution"] = "bashExecution"
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class CompactionSummaryMessage(Json):
     """Stands for all that was compacted. `tokens_before` is the size of the context before that."""
 
@@ -48,7 +49,7 @@ class CompactionSummaryMessage(Json):
     role: Literal["compactionSummary"] = "compactionSummary"
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class BranchSummaryMessage(Json):
     """Stands for a branch that was left. `from_id` is the entry at which it was left."""
 
@@ -58,7 +59,7 @@ class BranchSummaryMessage(Json):
     role: Literal["branchSummary"] = "branchSummary"
 
 
-@dataclass(init=False, repr=False, eq=False)
+@dataclass(init=False)
 class CustomMessage(Json):
     """A message of an extension. The model reads `content` as a user message; `display` and `details` are for the program."""
 
@@ -95,7 +96,7 @@ class CustomMessage(Json):
         return content_text(self.content, "")
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class OtherMessage(Json):
     """A message of a role that the library does not know. `fields` is all but its role and time, as it was.
 

@@ -18,16 +18,17 @@ object that grows until the end event; who keeps it copies it. `delta` and `cont
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Union
 
 from agentcore.codec import Json, anything, nested, tagged, tagged_list
 from agentcore.custom_messages import AgentMessage
 from agentcore.errors import ErrorKind
+from agentcore.lazy_dataclasses import dataclass
 from agentcore.messages import AgentToolResult, AssistantMessage, StopReason, ToolCall, ToolResultMessage
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class StartEvent(Json):
     """The answer begins."""
 
@@ -35,7 +36,7 @@ class StartEvent(Json):
     type: Literal["start"] = "start"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class TextStartEvent(Json):
     """A text block begins at `content_index`."""
 
@@ -44,7 +45,7 @@ class TextStartEvent(Json):
     type: Literal["text_start"] = "text_start"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class TextDeltaEvent(Json):
     """`delta` was added to a text block."""
 
@@ -54,7 +55,7 @@ class TextDeltaEvent(Json):
     type: Literal["text_delta"] = "text_delta"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class TextEndEvent(Json):
     """A text block is complete; `content` is its text."""
 
@@ -64,7 +65,7 @@ class TextEndEvent(Json):
     type: Literal["text_end"] = "text_end"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ThinkingStartEvent(Json):
     """A thinking block begins at `content_index`."""
 
@@ -73,7 +74,7 @@ class ThinkingStartEvent(Json):
     type: Literal["thinking_start"] = "thinking_start"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ThinkingDeltaEvent(Json):
     """`delta` was added to a thinking block."""
 
@@ -83,7 +84,7 @@ class ThinkingDeltaEvent(Json):
     type: Literal["thinking_delta"] = "thinking_delta"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ThinkingEndEvent(Json):
     """A thinking block is complete; `content` is its text."""
 
@@ -93,7 +94,7 @@ class ThinkingEndEvent(Json):
     type: Literal["thinking_end"] = "thinking_end"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ToolCallStartEvent(Json):
     """A tool call begins at `content_index`."""
 
@@ -102,7 +103,7 @@ class ToolCallStartEvent(Json):
     type: Literal["toolcall_start"] = "toolcall_start"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ToolCallDeltaEvent(Json):
     """`delta` was added to the JSON text of a call's arguments."""
 
@@ -112,7 +113,7 @@ class ToolCallDeltaEvent(Json):
     type: Literal["toolcall_delta"] = "toolcall_delta"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ToolCallEndEvent(Json):
     """A tool call is complete."""
 
@@ -122,7 +123,7 @@ class ToolCallEndEvent(Json):
     type: Literal["toolcall_end"] = "toolcall_end"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class DoneEvent(Json):
     """The last event of a good answer."""
 
@@ -135,7 +136,7 @@ class DoneEvent(Json):
         return self.message.stop_reason
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ErrorEvent(Json):
     """The last event of an answer that failed or was aborted; `message.error_message` says why."""
 
@@ -148,7 +149,7 @@ class ErrorEvent(Json):
         return self.message.stop_reason
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class RetryEvent(Json):
     """A request or an answer failed and will be tried again after a pause of `delay` seconds.
 
@@ -184,14 +185,14 @@ AssistantMessageEvent = Union[
 """What a stream function yields. A `RetryEvent` may come before the `StartEvent` only."""
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class AgentStartEvent(Json):
     """A run begins."""
 
     type: Literal["agent_start"] = "agent_start"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class AgentEndEvent(Json):
     """A run ends; `messages` are those it added to the transcript."""
 
@@ -199,14 +200,14 @@ class AgentEndEvent(Json):
     type: Literal["agent_end"] = "agent_end"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class TurnStartEvent(Json):
     """A turn begins: one answer and its tool calls."""
 
     type: Literal["turn_start"] = "turn_start"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class TurnEndEvent(Json):
     """A turn ends."""
 
@@ -215,7 +216,7 @@ class TurnEndEvent(Json):
     type: Literal["turn_end"] = "turn_end"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class MessageStartEvent(Json):
     """A message begins. An answer is live and still empty, all others are complete."""
 
@@ -223,7 +224,7 @@ class MessageStartEvent(Json):
     type: Literal["message_start"] = "message_start"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class MessageUpdateEvent(Json):
     """An answer grew; `assistant_message_event` says by what."""
 
@@ -232,7 +233,7 @@ class MessageUpdateEvent(Json):
     type: Literal["message_update"] = "message_update"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class MessageEndEvent(Json):
     """A message is complete and in the transcript."""
 
@@ -240,7 +241,7 @@ class MessageEndEvent(Json):
     type: Literal["message_end"] = "message_end"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ToolExecutionStartEvent(Json):
     """A tool call is about to be made. `args` are the arguments as the model gave them."""
 
@@ -250,7 +251,7 @@ class ToolExecutionStartEvent(Json):
     type: Literal["tool_execution_start"] = "tool_execution_start"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ToolExecutionUpdateEvent(Json):
     """A tool reports a partial result."""
 
@@ -261,7 +262,7 @@ class ToolExecutionUpdateEvent(Json):
     type: Literal["tool_execution_update"] = "tool_execution_update"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True)
 class ToolExecutionEndEvent(Json):
     """A tool call has ended, well or not."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Union
 
 from agentcore.codec import HIDDEN, OMIT_NONE, STOP_REASON, TOOL_CALL_TAG, Json, anything, named, nested, tagged_blocks
 from agentcore.errors import ErrorKind
+from agentcore.lazy_dataclasses import dataclass
 
 StopReason = Literal["done", "length", "toolUse", "error", "aborted"]
 """Why an answer ended: it was complete, reached the token limit, wants tools run, failed, or was aborted."""
@@ -24,7 +25,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class TextContent(Json):
     """A piece of text. `text_signature` is opaque and belongs to the provider that made it."""
 
@@ -33,7 +34,7 @@ class TextContent(Json):
     type: Literal["text"] = "text"
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class ImageContent(Json):
     """An image: base64 text of the file's bytes, and its MIME type (`image/png`, …)."""
 
@@ -42,7 +43,7 @@ class ImageContent(Json):
     type: Literal["image"] = "image"
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class ThinkingContent(Json):
     """What a reasoning model thought.
 
@@ -56,7 +57,7 @@ class ThinkingContent(Json):
     type: Literal["thinking"] = "thinking"
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class ToolCall(Json):
     """A call that the model wants made.
 
@@ -79,7 +80,7 @@ AssistantContent = Union[TextContent, ThinkingContent, ToolCall]
 MessageContent = Union[TextContent, ImageContent, ThinkingContent, ToolCall]
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class Cost(Json):
     """What an answer cost, in US dollars."""
 
@@ -90,7 +91,7 @@ class Cost(Json):
     total: float = 0.0
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class Usage(Json):
     """The tokens of one answer, counted the same way for every provider.
 
@@ -133,7 +134,7 @@ def _add_optional(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else (one or 0) + (other or 0)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@dataclass(init=False)
 class UserMessage(Json):
     """What the user says. A string is taken as one text block; `content` is always a list."""
 
@@ -152,7 +153,7 @@ class UserMessage(Json):
         return content_text(self.content, "")
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class AssistantMessage(Json):
     """What the model answered: `content`, who said it, what it took, and why it ended.
 
@@ -186,7 +187,7 @@ class AssistantMessage(Json):
         return [block for block in self.content if isinstance(block, ToolCall)]
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class ToolResultMessage(Json):
     """What one tool call gave back, as the model will read it.
 
@@ -218,7 +219,7 @@ Message = Union[UserMessage, AssistantMessage, ToolResultMessage]
 """The messages that a model understands."""
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class AgentToolResult(Json):
     """What a tool's `execute` gives back.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
 
 from agentcore.codec import HIDDEN, OMIT_NONE, Json, anything, nested
+from agentcore.lazy_dataclasses import dataclass
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a reasoning model thinks before it answers. What a level means is the provider's affair."""
@@ -13,7 +14,7 @@ ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max
 THINKING_LEVELS: tuple[ThinkingLevel, ...] = get_args(ThinkingLevel)
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class ModelCost(Json):
     """Prices in US dollars for a million tokens.
 
@@ -28,7 +29,7 @@ class ModelCost(Json):
     tiers: list[dict[str, float]] | None = field(default=None, metadata=OMIT_NONE)
 
 
-@dataclass(repr=False, eq=False)
+@dataclass
 class Model(Json):
     """A model at an address, and how to talk to it.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from agentcore.abort import AbortSignal
 from agentcore.events import AssistantMessageEvent
+from agentcore.lazy_dataclasses import dataclass
 from agentcore.messages import Message
 from agentcore.models import Model, ThinkingLevel
 
@@ -91,6 +92,6 @@ class StreamOptions:
 StreamFn = Callable[[Model, Context, StreamOptions], Iterable[AssistantMessageEvent]]
 """Asks a model. A plain generator will do.
 
-It runs on the run thread, which asks for the next event when all listeners have had the last one. The last event is a `DoneEvent` or an
-`ErrorEvent`; an iterable that ends without one is asked for its `result()`. It should heed `options.signal`.
+It runs on the run thread, which asks for the next event when all listeners have had the last one. The last event is a `DoneEvent`
+or an `ErrorEvent`; an iterable that ends without one is asked for its `result()`. It should heed `options.signal`.
 """

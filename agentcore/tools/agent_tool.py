@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
 from agentcore.callbacks import fit_callback
+from agentcore.lazy_dataclasses import dataclass
 from agentcore.messages import AgentToolResult
 
 
