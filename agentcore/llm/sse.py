@@ -87,7 +87,7 @@ class EventStream:
                 is_first = False
             if ends_in_cr and got[:1] == b"\n":
                 got = got[1:]  # the other half of a CRLF that the network tore apart
-            ends_in_cr = got[-1:] == b"\r" or (ends_in_cr and not got)
+            ends_in_cr = got[-1:] == b"\r"
             if b"\r" in got:
                 got = got.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             if torn and got[:1] == b"\n" and torn[-1].endswith(b"\n"):
