@@ -378,7 +378,7 @@ class _Printer:
             self._say(f"→ {event.tool_name} {_short(event.args)}", "bold")
         elif isinstance(event, ToolExecutionEndEvent):
             for line in _result_lines(content_text(event.result.content, "\n")):
-                self._say(f"{'✗' if event.is_error else ' '} {line}", "red" if event.is_error else "dim")
+                self._say(f"{'✗' if event.is_error else ' '} {line}".rstrip(), "red" if event.is_error else "dim")
         elif isinstance(event, RetryEvent):
             self._say(f"  try {event.attempt} of {event.max_retries} in {event.delay:.1f} s: {event.error_message}", "yellow")
 
