@@ -13,6 +13,7 @@ from agentcore.messages import AgentToolResult, ToolCall
 from agentcore.tools.agent_tool import AgentTool
 from agentcore.tools.arguments import validate_tool_arguments, validate_tool_call
 
+pytestmark = pytest.mark.pythons
 PATIENCE = 20.0
 
 

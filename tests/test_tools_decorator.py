@@ -22,6 +22,8 @@ from agentcore.tools.agent_tool import AgentTool, ToolExecutionMode
 from agentcore.tools.arguments import validate_tool_arguments
 from agentcore.tools.decorator import tool
 
+pytestmark = pytest.mark.pythons
+
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 
 

@@ -98,6 +98,16 @@ def test_a_root_is_not_left(tmp_path: Path) -> None:
     assert (tmp_path / "secret").read_text() == "a"
 
 
+def test_what_is_no_file_is_not_edited(tmp_path: Path) -> None:
+    """A pipe, also behind a link, is refused at once rather than waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for path in ("pipe", "link"):
+        with pytest.raises(EnvironmentFileError) as caught:
+            edit(tmp_path, path, "a", "b")
+        assert caught.value.code == "invalid"
+
+
 def test_details_are_typed_and_abort_is_heeded(tmp_path: Path) -> None:
     """The details hold diff, patch and first changed line; an aborted call changes nothing."""
     (tmp_path / "f").write_text("a\nb\n")

@@ -12,7 +12,7 @@ import pytest
 from agentcore.abort import AbortController
 from agentcore.errors import EnvironmentFileError
 from agentcore.messages import AgentToolResult, ImageContent, TextContent
-from agentcore.tools import read
+from agentcore.tools import workspace
 from agentcore.tools.images import ReadImageProcessorResult
 from agentcore.tools.read import ReadToolDetails, ReadToolOptions, create_read_tool
 
@@ -60,12 +60,12 @@ def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
 
 def test_a_file_that_is_too_large_is_refused_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the size, the limit and a command."""
-    monkeypatch.setattr(read, "MAX_FILE_BYTES", 2048)
+    monkeypatch.setattr(workspace, "MAX_FILE_BYTES", 2048)
     (tmp_path / "big file").write_bytes(b"x" * 3000)
     with pytest.raises(EnvironmentFileError) as caught:
         read_file(tmp_path, "big file")
     path = os.path.realpath(tmp_path / "big file")
-    assert str(caught.value) == (f"{path} has 2.9KB, more than 2.0KB: read a part of it with bash, such as head -c 51200 '{path}'")
+    assert str(caught.value) == (f"{path} has 2.9KB, more than 2.0KB: use bash on a part of it, such as head -c 51200 '{path}'")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def create_edit_tool(
         if not edits:
             raise ValueError("Edit tool input is invalid. edits must contain at least one replacement.")
         with workspace.changing(path) as whole:
-            old, new = _edit_file(workspace.environment, whole, path, edits, signal)
+            old, new = _edit_file(workspace, whole, path, edits, signal)
         diff, first_changed_line = generate_diff_string(old, new)
         details = EditToolDetails(diff, generate_unified_patch(path, old, new), first_changed_line)
         return AgentToolResult([TextContent(f"Successfully replaced {len(edits)} block(s) in {path}.")], details)
@@ -135,15 +135,15 @@ def prepare_edit_arguments(arguments: Any) -> Any:
 
 
 def _edit_file(
-    environment: ExecutionEnvironment, whole: str, shown_path: str, edits: list[TextEdit], signal: AbortSignal | None
+    workspace: Workspace, whole: str, shown_path: str, edits: list[TextEdit], signal: AbortSignal | None
 ) -> tuple[str, str]:
     """Edit the file; returns the texts before and after, as they are to be shown."""
     raise_if_aborted(signal)
     try:
-        if environment.file_info(whole).kind == "directory":
+        if workspace.environment.file_info(whole).kind == "directory":
             raise EnvironmentFileError(f"Could not edit file: {shown_path}. Path is not a file.", code="is_directory", path=whole)
         # The bytes that are no UTF-8 become halves of surrogate pairs, and those the same bytes again.
-        old = environment.read_binary_file(whole, signal=signal).decode("utf-8", "surrogateescape")
+        old = workspace.read(whole, signal).decode("utf-8", "surrogateescape")
     except EnvironmentFileError as error:
         if error.code in ("permission_denied", "not_found", "is_directory") and not str(error).startswith("Could not"):
             text = f"Could not edit file: {shown_path}. Error code: {error.code}."
@@ -152,7 +152,7 @@ def _edit_file(
     bom, old_text = strip_bom(old)
     new_text = apply_edits(old_text, edits, shown_path)
     raise_if_aborted(signal)
-    environment.write_file(whole, (bom + new_text).encode("utf-8", "surrogateescape"), signal=signal)
+    workspace.environment.write_file(whole, (bom + new_text).encode("utf-8", "surrogateescape"), signal=signal)
     return _shown(old_text), _shown(new_text)
 
 

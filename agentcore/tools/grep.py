@@ -24,9 +24,8 @@ from agentcore.tools.environment import ExecutionEnvironment, LocalEnvironment
 from agentcore.tools.find import glob_matcher
 from agentcore.tools.ignore import ALWAYS_IGNORED, IgnoreRules, enter_folder, rules_above, walk
 from agentcore.tools.ls import check_limit, cut_output
-from agentcore.tools.read import MAX_FILE_BYTES
 from agentcore.tools.truncate import DEFAULT_MAX_BYTES, DEFAULT_MAX_LINE_CHARACTERS, TruncationResult, truncate_line
-from agentcore.tools.workspace import ABORTED, Workspace, raise_if_aborted
+from agentcore.tools.workspace import ABORTED, MAX_FILE_BYTES, Workspace, raise_if_aborted
 
 DEFAULT_LIMIT = 100
 NOTHING_FOUND = "No matches found"

@@ -20,9 +20,6 @@ from agentcore.tools.images import ReadImageProcessorResult, detect_image_type, 
 from agentcore.tools.truncate import DEFAULT_MAX_BYTES, DEFAULT_MAX_LINES, TruncationResult, format_size, truncate_head, utf8_length
 from agentcore.tools.workspace import Workspace
 
-MAX_FILE_BYTES = 200_000_000
-"""A larger file is refused: it would be taken into memory as a whole."""
-
 
 class ReadImageProcessor(Protocol):
     """Makes an image fit for a model, in place of Pillow.
@@ -124,30 +121,15 @@ def create_read_tool(
 
 def _read(workspace: Workspace, path: str, signal: AbortSignal | None) -> bytes:
     try:
-        return _read_whole(workspace, workspace.resolve(path), signal)
+        return workspace.read(workspace.resolve(path), signal)
     except EnvironmentFileError as error:
         if error.code != "not_found":
             raise
         whole = workspace.environment.absolute_path(clean_path(path))
         for name in other_spellings(whole):
             if workspace.environment.exists(name):
-                return _read_whole(workspace, workspace.check(name, shown=path), signal)
+                return workspace.read(workspace.check(name, shown=path), signal)
         raise
-
-
-def _read_whole(workspace: Workspace, whole: str, signal: AbortSignal | None) -> bytes:
-    environment = workspace.environment
-    if signal is None or not signal.aborted:
-        # What the name leads to is looked at first: to read from a pipe could take for ever, from a device has no end.
-        size = environment.file_info(environment.canonical_path(whole)).size_bytes
-        if size > MAX_FILE_BYTES:
-            raise EnvironmentFileError(
-                f"{whole} has {format_size(size)}, more than {format_size(MAX_FILE_BYTES)}: read a part of it with bash, such as "
-                f"head -c 51200 {shlex.quote(whole)}",
-                code="invalid",
-                path=whole,
-            )
-    return environment.read_binary_file(whole, signal=signal)
 
 
 def _image_result(mime_type: str, made: ReadImageProcessorResult) -> AgentToolResult:

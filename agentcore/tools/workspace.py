@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import shlex
 from collections.abc import Callable, Iterator
 
 from agentcore.abort import AbortSignal
 from agentcore.errors import AgentAbortedError, EnvironmentFileError
 from agentcore.tools.environment import ExecutionEnvironment, LocalEnvironment
 from agentcore.tools.files import Arrival, clean_path, lock_for, path_inside
+from agentcore.tools.truncate import format_size
 
 ABORTED = "Operation aborted"
+MAX_FILE_BYTES = 200_000_000
+"""A larger file is refused: it would be taken into memory as a whole."""
 
 
 class Workspace:
@@ -99,6 +103,25 @@ class Workspace:
                 path=whole,
             )
         return posixpath.join(self._real_path(posixpath.dirname(whole)), posixpath.basename(whole))
+
+    def read(self, whole: str, signal: AbortSignal | None) -> bytes:
+        """Return the content of a file.
+
+        What the name leads to is looked at first: to read from a pipe could take for ever, and a device has no end.
+
+        Raises:
+            EnvironmentFileError: There is no file (`not_found`, `is_directory`, `invalid`), it is too large (`invalid`), …
+        """
+        if signal is None or not signal.aborted:
+            size = self.environment.file_info(self.environment.canonical_path(whole)).size_bytes
+            if size > MAX_FILE_BYTES:
+                raise EnvironmentFileError(
+                    f"{whole} has {format_size(size)}, more than {format_size(MAX_FILE_BYTES)}: use bash on a part of it, such as "
+                    f"head -c 51200 {shlex.quote(whole)}",
+                    code="invalid",
+                    path=whole,
+                )
+        return self.environment.read_binary_file(whole, signal=signal)
 
     @contextlib.contextmanager
     def changing(self, path: str) -> Iterator[str]:

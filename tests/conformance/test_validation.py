@@ -96,6 +96,7 @@ def _applies(case: dict[str, Any]) -> bool:
     return case["input"]["fn"] in ("validateToolArguments", "validateToolCall") and not case["input"].get("typed")
 
 
+@pytest.mark.pythons
 @pytest.mark.parametrize("case", case_params("validation.json", _applies))
 def test_validation(case: dict[str, Any]) -> None:
     """The arguments come back, or the error says, as recorded or as the list of differences says."""
