@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from agentcore.tools.files import Arrival, absolute_path, lock_for, other_spelli
 
 PATIENCE = 10.0
 as_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root, to give files away")
-not_as_root = pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write everywhere")
 
 
 # Paths
@@ -169,15 +169,47 @@ def test_what_cannot_be_written_stays_as_it_is(tmp_path: Path) -> None:
     assert os.readlink(tmp_path / "circle") == "circle"
 
 
-@not_as_root
-def test_a_read_only_file_stays_as_it_is(tmp_path: Path) -> None:
-    """A file that may not be written is not replaced, although its folder would allow it."""
-    path = tmp_path / "read-only"
-    path.write_bytes(b"old")
-    path.chmod(0o444)
-    with pytest.raises(PermissionError):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
+_AS_ANYBODY = """
+import json, os, sys
+from agentcore.tools.files import write_atomically
+
+folder = sys.argv[1]
+for name, mode in (("read-only", 0o444), ("theirs", 0o666), ("locked/old", 0o666)):
+    with open(f"{folder}/{name}", "w") as file:
+        file.write("old")
+    os.chmod(f"{folder}/{name}", mode)
+os.chmod(f"{folder}/locked", 0o555)
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+found = {}
+for name in ("read-only", "theirs", "locked/old", "locked/new"):
+    try:
+        write_atomically(f"{folder}/{name}", b"new")
+        with open(f"{folder}/{name}") as file:
+            found[name] = [file.read(), oct(os.stat(f"{folder}/{name}").st_mode & 0o777)]
+    except OSError as error:
+        found[name] = type(error).__name__
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs users")
+def test_rights_are_respected() -> None:
+    """What may not be written is not, although it could be replaced; what cannot be replaced is written in place."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        os.mkdir(f"{folder}/locked")
+        ended = subprocess.run([sys.executable, "-c", _AS_ANYBODY, folder], capture_output=True, text=True, timeout=30, check=False)
+        os.chmod(f"{folder}/locked", 0o755)
+    assert ended.stderr == ""
+    assert json.loads(ended.stdout) == {
+        "read-only": "PermissionError",
+        "theirs": ["new", "0o666"],
+        "locked/old": ["new", "0o666"],
+        "locked/new": "PermissionError",
+    }
 
 
 def test_a_device_is_written_and_not_replaced() -> None:
