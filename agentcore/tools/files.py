@@ -2,7 +2,8 @@
 
 - A path as a model writes it (`@notes.txt`, `~/x`, `file:///x`, with a no-break space) becomes an absolute one in one place.
 - A file that is written is at every moment either the old or the new one: the bytes go to a temporary file beside it, reach
-  the disk, and take its place in one step. A process that is killed in between can leave a hidden `.agentcore-….tmp` behind.
+  the disk, and take its place in one step. A process that is killed in between can leave a hidden `.agentcore-….tmp` behind; on
+  Linux this file has a name only in the last moment, so that it hardly ever does.
 - Whoever reads a file in order to change it holds `lock_for(its real path)` from the read to the write.
 """
 
@@ -121,6 +122,8 @@ def other_spellings(path: str) -> list[str]:
 
 # Writing
 
+_CLOSE_IN_CHILDREN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Give the file at `path` the content `data`, so that nobody ever sees a part of it.
@@ -155,29 +158,48 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 def _replace(target: str, data: bytes, old: os.stat_result | None) -> bool:
     """Put a new file in the place of `target`; False, with nothing changed, where the system or the owner forbids it."""
     beside = os.path.join(os.path.dirname(target), f".agentcore-{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    # A new file gets what the umask leaves of 0666; one that replaces another is nobody else's until it has that one's mode.
+    mode = 0o666 if old is None else 0o600
     try:
-        # A new file gets what the umask leaves of 0666; one that replaces another is nobody else's until it has that one's mode.
-        descriptor = os.open(beside, flags, 0o666 if old is None else 0o600)
+        descriptor = _open_nameless(os.path.dirname(target), mode)
+        is_nameless = descriptor is not None
+        if descriptor is None:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOSE_IN_CHILDREN, mode)
     except PermissionError:
         return False
     try:
         with open(descriptor, "wb", buffering=0) as file:
-            if old is not None and not _take_over(file.fileno(), target, old):
-                os.unlink(beside)
-                return False
-            _write_all(file, data)
-            # Without this a power cut could leave the new name with no content. The directory needs no fsync: losing the
-            # rename means the old file.
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-        return True
-    except BaseException as error:
-        with contextlib.suppress(OSError):
+            is_ours = old is None or _take_over(descriptor, target, old)
+            if is_ours:
+                _write_all(file, data)
+                # Without this a power cut could leave the new name with no content. The directory needs no fsync: losing the
+                # rename means the old file.
+                os.fsync(descriptor)
+                if is_nameless:
+                    # With a directory given, although it is not used, the link in /proc is followed.
+                    os.link(f"/proc/self/fd/{descriptor}", beside, src_dir_fd=descriptor)
+        if is_ours:
+            os.replace(beside, target)
+            return True
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV, errno.EPERM):
+            raise
+    finally:
+        with contextlib.suppress(OSError):  # it has its new name already, unless something went wrong
             os.unlink(beside)
-        if isinstance(error, OSError) and error.errno in (errno.EBUSY, errno.EXDEV, errno.EPERM):
-            return False
+    return False
+
+
+def _open_nameless(folder: str, mode: int) -> int | None:
+    """Open a new file that has no name yet, so that nothing is left of it if the process is killed; None where there is none."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return os.open(folder, os.O_WRONLY | os.O_TMPFILE | _CLOSE_IN_CHILDREN, mode)
+    except PermissionError:
         raise
+    except OSError:  # the file system has no such files
+        return None
 
 
 def _take_over(descriptor: int, target: str, old: os.stat_result) -> bool:
@@ -201,7 +223,7 @@ def _take_over(descriptor: int, target: str, old: os.stat_result) -> bool:
 
 def _write_in_place(target: str, data: bytes) -> None:
     # O_NONBLOCK: a pipe that nobody reads is an error, not a wait.
-    descriptor = os.open(target, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    descriptor = os.open(target, os.O_WRONLY | os.O_TRUNC | getattr(os, "O_NONBLOCK", 0) | _CLOSE_IN_CHILDREN)
     with open(descriptor, "wb", buffering=0) as file:
         os.set_blocking(descriptor, True)
         _write_all(file, data)
