@@ -489,3 +489,22 @@ def test_a_timeout_is_a_number_of_seconds_above_0() -> None:
 
         @tool(timeout=0)
         def work() -> None: ...
+
+
+def test_a_hidden_coroutine_is_an_error() -> None:
+    """An object whose call is asynchronous shows only when it is called; the model does not read a `<coroutine …>`."""
+
+    class Later:
+        async def __call__(self) -> str:
+            return "x"
+
+    with pytest.raises(TypeError, match="the tool returned a coroutine, and agentcore has no event loop"):
+        call(tool(name="later")(Later()))
+
+
+def test_an_option_without_its_name_is_explained() -> None:
+    """`@tool("name")` says how it is written."""
+    with pytest.raises(
+        TypeError, match=r"@tool takes a function, not 'search': give options by name, as in @tool\(name='search'\)"
+    ):
+        tool("search")  # type: ignore[call-overload]

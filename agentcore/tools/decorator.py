@@ -92,6 +92,8 @@ def tool(
         ...     return a + b
         >>> agent = Agent(tools=[add])
     """
+    if function is not None and not callable(function):
+        raise TypeError(f"@tool takes a function, not {function!r}: give options by name, as in @tool(name={function!r})")
     scope = sys._getframe(1).f_locals  # for annotations as text that name a class of the function around
 
     def make(wrapped: Callable[..., Any]) -> AgentTool:
@@ -522,12 +524,15 @@ def to_result(value: Any) -> AgentToolResult:
     `(no output)`; anything else is the text of its JSON form.
 
     Raises:
-        TypeError: Bytes are neither an image nor UTF-8 text.
+        TypeError: Bytes are neither an image nor UTF-8 text; or it is a coroutine.
     """
     if isinstance(value, AgentToolResult):
         return value
     if value is None:
         return AgentToolResult([TextContent(NO_OUTPUT)])
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError("the tool returned a coroutine, and agentcore has no event loop: use def, and asyncio.run inside it")
     if isinstance(value, (list, tuple)) and any(isinstance(member, _BLOCKS) for member in value):
         return AgentToolResult([_to_block(member) for member in value])
     return AgentToolResult([_to_block(value)])
