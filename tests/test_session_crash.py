@@ -131,7 +131,7 @@ def test_a_session_that_was_deleted_meanwhile_takes_nothing(tmp_path: Path, kind
     with Session(kind.create(path, cwd="/w", session_id="s")) as session:
         if kind is JsonlSessionStorage:
             path.unlink()
-            words = "the file was deleted or replaced while it was open; open it anew; see to that and append it again"
+            words = "is not stored in .*: the file was deleted while it was open; see to that and append it again"
         else:
             SqliteSessionRepo(path).delete("s")
             words = "the session was deleted while it was open; see to that and append it again"
@@ -162,6 +162,23 @@ def test_what_another_program_appends_is_taken_in(tmp_path: Path) -> None:
         assert third not in {entry.id for entry in session.get_entries()}
     with Session(JsonlSessionStorage.open(path)) as session:
         assert [entry.id for entry in session.get_branch()] == [first, "other", fourth]
+
+
+def test_a_file_that_an_editor_wrote_anew_goes_on(tmp_path: Path) -> None:
+    """A file that was put in the place of ours is read anew, and the entry goes there; a file of another session gets nothing."""
+    path = tmp_path / "s"
+    with Session(JsonlSessionStorage.create(path, cwd="/w")) as session:
+        session.append_message(UserMessage("a", timestamp=1))
+        session.append_message(UserMessage("b", timestamp=1))
+        (tmp_path / "new").write_text("\n".join(path.read_text().split("\n")[:2]) + "\n")
+        os.replace(tmp_path / "new", path)
+        session.append_message(UserMessage("c", timestamp=1))
+        assert [message.text for message in session.build_context().messages] == ["a", "c"]  # type: ignore[union-attr]
+        JsonlSessionStorage.create(tmp_path / "other", cwd="/w").close()
+        os.replace(tmp_path / "other", path)
+        with pytest.raises(EntryNotStoredError, match="the file was replaced by another session while it was open"):
+            session.append_message(UserMessage("d", timestamp=1))
+    assert JsonlSessionStorage.open(path).index.raws == []
 
 
 def test_an_entry_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

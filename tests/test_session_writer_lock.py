@@ -14,9 +14,16 @@ from typing import Any
 
 import pytest
 
-from agentcore.errors import SessionError, SessionLockedError
+from agentcore.errors import SessionLockedError
 from agentcore.messages import UserMessage
-from agentcore.session import JsonlSessionRepo, JsonlSessionStorage, Session, SqliteSessionStorage
+from agentcore.session import (
+    EntryNotStoredError,
+    JsonlSessionRepo,
+    JsonlSessionStorage,
+    Session,
+    SessionRepairWarning,
+    SqliteSessionStorage,
+)
 
 KINDS: dict[str, Any] = {"jsonl": JsonlSessionStorage, "sqlite": SqliteSessionStorage}
 
@@ -66,39 +73,70 @@ def path(tmp_path: Path, kind: str) -> Path:
 
 
 def test_the_second_process_is_refused_until_the_first_dies(path: Path, kind: str) -> None:
-    """The error names the first's process id; after `kill -9` of it the session opens, with what it wrote."""
-    with other_process(path, kind) as process:
-        with pytest.raises(
-            SessionLockedError, match=rf"notes.* is open for writing in process {process.pid}; close it there"
-        ) as caught:
-            KINDS[kind].open(path)
+    """The error names the first's process id and nothing is written; after `kill -9` of the first the append succeeds."""
+    with other_process(path, kind) as process, Session(KINDS[kind].open(path)) as session:
+        words = rf"notes.* is open for writing in process {process.pid}; close it there first"
+        with pytest.raises(SessionLockedError, match=words) as caught:
+            session.append_message(UserMessage("second", timestamp=1))
         assert (caught.value.pid, caught.value.code) == (process.pid, "locked")
+        assert texts(session) == ["first", "from the other process"]
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=30)
-        with Session(KINDS[kind].open(path)) as session:
-            assert texts(session) == ["first", "from the other process"]
-            session.append_message(UserMessage("on", timestamp=1))
-            assert texts(session)[-1] == "on"
+        session.append_message(UserMessage("second", timestamp=1))
+    with Session(KINDS[kind].open(path)) as session:
+        assert texts(session) == ["first", "from the other process", "second"]
 
 
-def test_a_reader_is_never_kept_waiting(path: Path, kind: str) -> None:
-    """While another process writes, the session can be read, and `refresh` brings what has come since."""
-    storage = KINDS[kind].open(path, read_only=True)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_reader_is_never_kept_waiting(path: Path, kind: str, read_only: bool) -> None:
+    """While another process writes, the session can be opened and read; `refresh` brings what has come since."""
+    storage = KINDS[kind].open(path, read_only=read_only)
     with Session(storage) as session:
         assert texts(session) == ["first"]
         with other_process(path, kind):
             assert texts(session) == ["first"]
             storage.refresh()
             assert texts(session) == ["first", "from the other process"]
+            with Session(KINDS[kind].open(path, read_only=read_only)) as another:
+                assert texts(another) == ["first", "from the other process"]
+
+
+def test_what_was_written_before_the_first_append_is_taken_in(path: Path, kind: str) -> None:
+    """Another process wrote between our opening and our first append: the append comes after it."""
+    with Session(KINDS[kind].open(path)) as session:
+        with other_process(path, kind):
+            pass
+        session.append_message(UserMessage("ours", timestamp=1))
+        assert texts(session) == ["first", "from the other process", "ours"]
+
+
+def test_a_damaged_file_is_left_to_who_is_writing(tmp_path: Path) -> None:
+    """A torn rest may be a line that is being written: only with the lock it is cut off."""
+    path = tmp_path / "notes"
+    JsonlSessionStorage.create(path, cwd="/w").close()
+    with other_process(path, "jsonl"):
+        with open(path, "a") as file:
+            file.write('{"torn')
+        with pytest.warns(SessionRepairWarning, match="are left out$"):
+            session = Session(JsonlSessionStorage.open(path))
+        assert path.read_text().endswith('{"torn')
+    with pytest.warns(SessionRepairWarning, match="the bytes are kept in"):
+        session.append_message(UserMessage("ours", timestamp=1))
+    session.close()
+    with Session(JsonlSessionStorage.open(path)) as session:
+        assert texts(session) == ["from the other process", "ours"]
 
 
 def test_closing_frees_the_lock_and_its_file(path: Path, kind: str) -> None:
     """After `close`, or when nobody holds the storage any more, the folder is as before and another process may write."""
     storage = KINDS[kind].open(path)
+    assert list(path.parent.glob("*.lock")) == []
+    storage.append({"type": "custom", "customType": "n"})
     assert len(list(path.parent.glob("*.lock"))) == 1
     storage.close()
     assert list(path.parent.glob("*.lock")) == []
     storage = KINDS[kind].open(path)
+    storage.append({"type": "custom", "customType": "n"})
     del storage
     assert list(path.parent.glob("*.lock")) == []
     with other_process(path, kind):
@@ -110,7 +148,8 @@ def test_a_lock_file_that_was_left_is_no_lock(path: Path, kind: str) -> None:
     name = f"{path}.lock" if kind == "jsonl" else f"{path}.s.lock"
     Path(name).write_text("1\n")
     with Session(KINDS[kind].open(path)) as session:
-        assert texts(session) == ["first"]
+        session.append_message(UserMessage("on", timestamp=1))
+        assert texts(session) == ["first", "on"]
         assert Path(name).read_text() == f"{os.getpid()}\n"
 
 
@@ -163,6 +202,7 @@ def in_child(work: Callable[[], str]) -> str:
 def test_a_forked_child_does_not_share_the_lock(path: Path, kind: str) -> None:
     """The child is refused while its parent writes, with the parent's id; the parent goes on, and its lock with it."""
     with Session(KINDS[kind].open(path)) as session:
+        session.append_custom_entry("n")
 
         def append() -> str:
             return session.append_message(UserMessage("from the child", timestamp=1))
@@ -190,7 +230,7 @@ import sys
 from agentcore.errors import SessionLockedError
 from agentcore.session import {KINDS[kind].__name__}
 try:
-    {KINDS[kind].__name__}.open(sys.argv[1])
+    {KINDS[kind].__name__}.open(sys.argv[1]).append({{"type": "custom", "customType": "n"}})
 except SessionLockedError:
     sys.exit(7)
 """
@@ -206,6 +246,7 @@ def test_the_lock_dies_with_the_parent_though_a_child_lives(path: Path, kind: st
 import os, sys, time
 from agentcore.session import JsonlSessionStorage, SqliteSessionStorage
 storage = {KINDS[kind].__name__}.open(sys.argv[1])
+storage.append({{"type": "custom", "customType": "n"}})
 pid = os.fork()
 if pid == 0:
     os.close(1)
@@ -237,10 +278,15 @@ def test_deleting_what_another_process_writes_is_refused(tmp_path: Path) -> None
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
-    """Where the lock file cannot be made, the error says how to read all the same."""
+    """Where the lock cannot be taken, the session can be read, and an append says which entry is not stored and why."""
     path = tmp_path / "s.jsonl"
     JsonlSessionStorage.create(path, cwd="/w").close()
     (tmp_path / "s.jsonl.lock").mkdir()
-    with pytest.raises(SessionError, match=r"cannot be opened for writing: Is a directory .*; read_only=True opens it for reading"):
-        JsonlSessionStorage.open(path)
-    assert JsonlSessionStorage.open(path, read_only=True).index.raws == []
+    with Session(JsonlSessionStorage.open(path)) as session:
+        words = r"entry '\w{8}' \(message\) is not stored in .*s.jsonl: Is a directory; see to that and append it again"
+        with pytest.raises(EntryNotStoredError, match=words) as caught:
+            session.append_message(UserMessage("a", timestamp=1))
+        assert session.get_entries() == []
+        (tmp_path / "s.jsonl.lock").rmdir()
+        assert session.append_entry(caught.value.entry) == caught.value.entry_id
+        assert texts(session) == ["a"]

@@ -290,10 +290,13 @@ def decode_entry(raw: Mapping[str, Any]) -> SessionTreeEntry:
 
 
 def encode_entry(entry: SessionTreeEntry | Mapping[str, Any]) -> RawEntry:
-    """Return the raw form of an entry, the keys in the order in which pi writes them; a mapping is copied as it is."""
-    raw = encode(dict(entry) if isinstance(entry, Mapping) else entry)
-    if "type" not in raw:
-        return dict(raw)
+    """Return the raw form of an entry, the keys in the order in which pi writes them.
+
+    Of a mapping a copy is returned, in which the objects of the library are still objects: writing it as JSON encodes them.
+    """
+    if isinstance(entry, Mapping):
+        return dict(entry)
+    raw = encode(entry)
     return {"type": raw.pop("type"), **raw}
 
 

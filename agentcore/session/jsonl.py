@@ -7,14 +7,16 @@ import os
 import re
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from agentcore.codec import dumps
-from agentcore.errors import SessionError
-from agentcore.session.entries import SESSION_VERSION, RawEntry, SessionTreeEntry
+from agentcore.errors import SessionError, SessionLockedError
+from agentcore.session.entries import SESSION_VERSION, RawEntry
 from agentcore.session.jsonl_file import (
     AppendFile,
+    Damage,
     FileContent,
     SessionRepairWarning,
     cannot_read,
@@ -37,10 +39,10 @@ _log = logging.getLogger("agentcore.session")
 
 
 class _Hold:
-    """What a storage holds of the system: the open file and the share in the writer's lock."""
+    """What a writing storage holds of the system: its share in the writer's lock, and the open file."""
 
-    def __init__(self, lock: WriterLock) -> None:
-        self.lock = lock
+    def __init__(self, path: str) -> None:
+        self.lock = WriterLock(path)
         self.file: AppendFile | None = None
 
     def let_go(self) -> None:
@@ -52,24 +54,24 @@ class _Hold:
 class JsonlSessionStorage(EntryStorage):
     """Keeps one session in a file. Made by `create` and `open`.
 
-    Open for writing it holds the writer's lock; `close`, the end of a `with`, the garbage collector and the end of the process free
-    it. Two storages of one process may write to one file: each first takes in what the other has appended.
+    With the first append it takes the writer's lock and keeps it; `close`, the end of a `with`, the garbage collector and the end
+    of the process free it. Whoever only reads takes none. Two storages of one process may write to one file: each first takes in
+    what the other has appended.
 
     Threads: any, as `EntryStorage` says.
     """
 
-    def __init__(self, path: str, content: FileContent, hold: _Hold | None, fsync: Fsync) -> None:
+    def __init__(self, path: str, content: FileContent, *, fsync: Fsync, read_only: bool = False) -> None:
         super().__init__(metadata_of(content.header, path), EntryIndex())
         self.path = path
+        self.read_only = read_only
         self.repairs: list[str] = []
-        """What was mended when the file was opened, in words."""
-        self._content = content
-        self._hold = hold
+        """What was damaged when the file was read, in words."""
         self._fsync: Fsync = fsync
-        self._is_gone = False
-        self._index.add_all(content.entries)
-        content.entries = []
-        self._let_go = None if hold is None else weakref.finalize(self, hold.let_go)
+        self._hold: _Hold | None = None
+        self._let_go: Callable[[], object] = _nothing
+        self._content: FileContent
+        self._set_content(content)
 
     @classmethod
     def create(
@@ -82,7 +84,7 @@ class JsonlSessionStorage(EntryStorage):
         metadata: Mapping[str, Any] | None = None,
         fsync: Fsync = "every",
     ) -> JsonlSessionStorage:
-        """Make a session file, and the folders above it, and open it for writing.
+        """Make a session file, and the folders above it, and take the writer's lock.
 
         Args:
             path: Where; there must be no file yet.
@@ -102,23 +104,22 @@ class JsonlSessionStorage(EntryStorage):
     @classmethod
     def _create(cls, path: str, header: RawEntry, raws: Sequence[RawEntry], fsync: Fsync) -> JsonlSessionStorage:
         check_fsync(fsync)
+        lines = "".join(dumps(raw) + "\n" for raw in (header, *raws)).encode()
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
+            hold = _Hold(path)
         except OSError as error:
-            raise SessionError(
-                f"session file {path} cannot be made: {error.strerror} ({error.filename})", code="storage"
-            ) from error
-        hold = _Hold(WriterLock(path))
+            text = f"session file {path} cannot be made: {error.strerror} ({error.filename})"
+            raise SessionError(text, code="storage") from error
         try:
             hold.file = AppendFile(path, fsync=fsync, is_new=True)
             try:
-                lines = "".join(dumps(raw) + "\n" for raw in (header, *raws)).encode()
                 hold.file.append(lines, 0)
+                if fsync == "every":
+                    sync_folder(path)
             except BaseException:
                 os.unlink(path)
                 raise
-            if fsync == "every":
-                sync_folder(path)
         except FileExistsError as error:
             hold.let_go()
             text = f"session file {path} exists already; JsonlSessionStorage.open() opens it"
@@ -129,81 +130,36 @@ class JsonlSessionStorage(EntryStorage):
         except BaseException:
             hold.let_go()
             raise
-        return cls(path, FileContent(list(raws), header, size=len(lines)), hold, fsync)
+        storage = cls(path, FileContent(list(raws), header, size=len(lines)), fsync=fsync)
+        storage._keep(hold)
+        return storage
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, fsync: Fsync = "every", read_only: bool = False) -> JsonlSessionStorage:
-        """Open a session file.
+        """Open a session file. Another process may be writing to it; the first append finds that out.
 
-        Opened for writing, a damaged file is mended: a torn rest at its end goes into a side file (`….torn`), with a
-        `SessionRepairWarning`. A file of version 1 or 2 is brought to version 3 with the first append; the old file stays beside it
-        (`….v1`).
+        A damaged file is mended, unless another process is writing to it: a torn rest at its end goes into a side file (`….torn`),
+        with a `SessionRepairWarning`. A file of version 1 or 2 is brought to version 3 with the first append; the old file stays
+        beside it (`….v1`).
 
         Args:
             path: The file.
             fsync: Whether each entry is forced onto the disk, so that it survives a power cut too.
-            read_only: Take no lock and change nothing; another process may be writing. `refresh` reads what has come.
+            read_only: Change nothing, whatever is found, and refuse to append.
 
         Raises:
-            SessionError: There is no such file (`code` is `not_found`), or it cannot be read or written (`storage`).
+            SessionError: There is no such file (`code` is `not_found`), or it cannot be read (`storage`).
             SessionCorruptError: It is no session file, or a line inside it cannot be read; the text names the line.
-            SessionLockedError: Another process has it open for writing.
         """
         check_fsync(fsync)
         name = os.path.abspath(path)
-        if read_only:
-            content = read_session_file(name)
-            storage = cls(name, content, None, fsync)
-            storage._warn_of(content, None)
-            return storage
-        if not os.path.exists(name):
-            raise cannot_read(name, FileNotFoundError())
-        hold = _Hold(WriterLock(name))
-        try:
-            content = read_session_file(name)
-            damaged, side_path = content, None
-            if content.damages:
-                side_path = repair(name, content.damages)
-                content = read_session_file(name)
-            hold.file = AppendFile(name, fsync=fsync)
-            storage = cls(name, content, hold, fsync)
-        except OSError as error:
-            hold.let_go()
-            way_out = "read_only=True opens it for reading"
-            raise SessionError(
-                f"session file {name} cannot be opened for writing: {error.strerror}; {way_out}", code="storage"
-            ) from error
-        except BaseException:
-            hold.let_go()
-            raise
-        storage._warn_of(damaged, side_path)
+        damaged = content = read_session_file(name)
+        side_path: str | None = None
+        if content.damages and not read_only:
+            damaged, content, side_path = _mend(name, content)
+        storage = cls(name, content, fsync=fsync, read_only=read_only)
+        storage._warn_of(damaged.damages, side_path)
         return storage
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the storage was opened for reading only."""
-        return self._hold is None
-
-    def append(self, entry: SessionTreeEntry | Mapping[str, Any]) -> str:
-        """Store an entry and return its id. A missing id, parent (the leaf) or time is filled in.
-
-        Raises:
-            EntryNotStoredError: It could not be written. Nothing has changed.
-            SessionLockedError: This is a forked child, and its parent has the session.
-            SessionError: The entry has no valid frame, or its id is taken; the storage is closed or for reading only.
-        """
-        hold = self._hold
-        if hold is None:
-            raise SessionError(
-                f"session file {self.path} was opened with read_only=True; open it without to append", code="read_only"
-            )
-        with self._lock:
-            if not self._is_closed and not hold.lock.is_held:  # a forked child
-                hold.lock = WriterLock(self.path)
-        if self._is_closed:
-            return super().append(entry)
-        with hold.lock.turn:
-            return super().append(entry)
 
     def refresh(self) -> None:
         """Take in what others have appended since the file was read.
@@ -216,62 +172,74 @@ class JsonlSessionStorage(EntryStorage):
                 size = os.path.getsize(self.path)
             except OSError as error:
                 raise cannot_read(self.path, error) from error
-            if size != self._content.size:
-                self._take_in(size)
+            if size != self._content.size and not self._take_in_added(size):
+                self._set_content(read_session_file(self.path))
 
     def close(self) -> None:
         """Close the file and free the lock. Reading goes on, appending does not."""
         with self._lock:
             self._is_closed = True
-            if self._let_go is not None:
-                self._let_go()
+            self._let_go()
 
-    def _warn_of(self, content: FileContent, side_path: str | None) -> None:
-        if not content.damages:
-            return
-        text = describe_damages(self.path, content.damages, side_path)
-        self.repairs.append(text)
-        _log.info(text)
-        warnings.warn(text, SessionRepairWarning, stacklevel=3)
+    def _turn(self) -> AbstractContextManager[object]:
+        if self.read_only:
+            text = f"session file {self.path} was opened with read_only=True; open it without to append"
+            raise SessionError(text, code="read_only")
+        if self._hold is None or not self._hold.lock.is_held:  # the first append, or a forked child's first
+            self._keep(_Hold(self.path))
+        assert self._hold is not None
+        return self._hold.lock.turn
+
+    def _keep(self, hold: _Hold) -> None:
+        self._hold = hold
+        self._let_go = weakref.finalize(self, hold.let_go)
 
     def _prepare_append(self) -> None:
         hold = self._hold
-        if hold is None:
-            raise SessionError(
-                f"session file {self.path} was opened with read_only=True; open it without to append", code="read_only"
-            )
-        if not hold.lock.is_held:  # a forked child
-            hold.lock = WriterLock(self.path)
-        assert hold.file is not None
+        assert hold is not None
+        if hold.file is None:
+            hold.file = AppendFile(self.path, fsync=self._fsync)
         status = hold.file.status()
-        self._is_gone = status.st_nlink == 0
-        if self._is_gone:
-            return
-        if status.st_size != self._content.size:
-            self._take_in(status.st_size)
+        is_replaced = status.st_nlink == 0  # another file is there now, or none
+        has_changed = is_replaced or status.st_size != self._content.size or self._content.damages
+        if has_changed and (is_replaced or not self._take_in_added(status.st_size)):
+            self._reload(hold)
         if self._content.version < SESSION_VERSION:
             self._bring_up_to_date(hold)
 
-    def _take_in(self, size: int) -> None:
-        """Bring the index up to date with a file that somebody else wrote to."""
+    def _take_in_added(self, size: int) -> bool:
+        """Read what was appended to the file by somebody else; false where it takes more than that."""
         known = self._content
-        if size > known.size and known.version == SESSION_VERSION and known.ends_with_newline:
-            content = read_added(self.path, known)
-            if not content.damages:
-                self._index.add_all(content.entries)
-                content.entries = []
-                content.header = known.header
-                self._content = content
-                return
-        content = read_session_file(self.path)
-        if content.damages and self._hold is not None:
-            side_path = repair(self.path, content.damages)
-            self._warn_of(content, side_path)
-            self._reopen(self._hold)
+        if size < known.size or known.version < SESSION_VERSION or known.damages or not known.ends_with_newline:
+            return False
+        content = read_added(self.path, known)
+        if content.damages:
+            return False
+        self._index.add_all(content.entries)
+        content.entries = []
+        content.header = known.header
+        self._content = content
+        return True
+
+    def _reload(self, hold: _Hold) -> None:
+        """Read the file anew, and mend it."""
+        try:
             content = read_session_file(self.path)
+        except SessionError as error:
+            what = "deleted" if error.code == "not_found" else "damaged"
+            raise OSError(None, f"the file was {what} while it was open") from error
+        if content.header["id"] != self.metadata.id:
+            raise OSError(None, "the file was replaced by another session while it was open")
+        if content.damages:
+            damaged, content, side_path = _mend(self.path, content)
+            self._warn_of(damaged.damages, side_path)
+        self._set_content(content)
+        self._reopen(hold)
+
+    def _set_content(self, content: FileContent) -> None:
         index = EntryIndex()
         index.add_all(content.entries)
-        content.entries = []
+        content.entries = []  # the index has them
         self._index, self._content = index, content
 
     def _bring_up_to_date(self, hold: _Hold) -> None:
@@ -279,22 +247,20 @@ class JsonlSessionStorage(EntryStorage):
         kept = keep_copy(self.path, f".v{self._content.version}")
         lines = (dumps(raw).encode() + b"\n" for raw in (self._content.header, *self._index.raws))
         replace_file(self.path, lines)
-        self._reopen(hold)
-        assert hold.file is not None
+        file = self._reopen(hold)
         header = self._content.header
-        self._content = FileContent(header=header, size=hold.file.status().st_size, line_count=len(self._index.raws) + 1)
+        self._content = FileContent(header=header, size=file.status().st_size, line_count=len(self._index.raws) + 1)
         _log.info("session file %s is of version %d now; the old file is %s", self.path, SESSION_VERSION, kept)
 
-    def _reopen(self, hold: _Hold) -> None:
+    def _reopen(self, hold: _Hold) -> AppendFile:
         if hold.file is not None:
             hold.file.close()
         hold.file = AppendFile(self.path, fsync=self._fsync)
+        return hold.file
 
     def _write(self, line: str) -> None:
         assert self._hold is not None
         assert self._hold.file is not None
-        if self._is_gone:
-            raise OSError(None, "the file was deleted or replaced while it was open; open it anew")
         content = self._content
         # In one write with the entry: a line break of its own could be lost alone.
         text = f"{line}\n" if content.ends_with_newline else f"\n{line}\n"
@@ -303,6 +269,35 @@ class JsonlSessionStorage(EntryStorage):
         content.size += len(written)
         content.line_count += 1
         content.ends_with_newline = True
+
+    def _warn_of(self, damages: list[Damage], side_path: str | None) -> None:
+        if damages:
+            text = describe_damages(self.path, damages, side_path)
+            self.repairs.append(text)
+            warnings.warn(text, SessionRepairWarning, stacklevel=3)
+
+
+def _nothing() -> None:
+    """Let go of nothing."""
+
+
+def _mend(path: str, content: FileContent) -> tuple[FileContent, FileContent, str | None]:
+    """Mend a damaged file. Returns what it held, what it holds now, and the side file with the bytes that were taken out.
+
+    Where another process is writing, or nothing may be written here, the file stays as it is: the damage waits for the next append.
+    """
+    try:
+        lock = WriterLock(path)
+    except (SessionLockedError, OSError):
+        return content, content, None
+    try:
+        damaged = read_session_file(path)  # nobody writes any more
+        side_path = repair(path, damaged.damages) if damaged.damages else None
+        return damaged, read_session_file(path), side_path
+    except OSError:
+        return content, content, None
+    finally:
+        lock.release()
 
 
 class JsonlSessionRepo:
@@ -369,13 +364,14 @@ class JsonlSessionRepo:
         path = self._path(session)
         if not os.path.exists(path):
             raise SessionError(f"there is no session file {path}; list() has those that there are", code="not_found")
-        lock = WriterLock(path)
         try:
-            os.unlink(path)
+            lock = WriterLock(path)
+            try:
+                os.unlink(path)
+            finally:
+                lock.release()
         except OSError as error:
             raise SessionError(f"session file {path} cannot be deleted: {error.strerror}", code="storage") from error
-        finally:
-            lock.release()
 
     def fork(
         self,

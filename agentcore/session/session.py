@@ -100,7 +100,7 @@ class Session:
         role = message.get("role") if isinstance(message, Mapping) else getattr(message, "role", None)
         if not isinstance(role, str):
             raise TypeError(f"append_message takes a message, not {type(message).__name__}: UserMessage(…) makes one of a text")
-        return self.storage.append({"type": "message", "message": encode(message)})
+        return self.storage.append({"type": "message", "message": message})
 
     def append_thinking_level_change(self, thinking_level: str) -> str:
         """Store that the model thinks this much from here on."""

@@ -13,13 +13,13 @@ import re
 import sqlite3
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from agentcore.codec import dumps
 from agentcore.errors import SessionCorruptError, SessionError
 from agentcore.session.bulk import collector_paused
-from agentcore.session.entries import RawEntry, SessionTreeEntry, entry_fault
+from agentcore.session.entries import RawEntry, entry_fault
 from agentcore.session.jsonl_file import metadata_of
 from agentcore.session.session import Session
 from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata, check_fsync, new_header
@@ -36,11 +36,11 @@ _ROWS_AT_ONCE = 500
 
 
 class _Hold:
-    """What a storage holds of the system: the connection, and the share in the writer's lock of its session."""
+    """What a storage holds of the system: the connection, and, once it has written, its share in the writer's lock."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: WriterLock | None) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.lock = lock
+        self.lock: WriterLock | None = None
         self.pid = os.getpid()
 
     def let_go(self) -> None:
@@ -53,20 +53,20 @@ class _Hold:
 class SqliteSessionStorage(EntryStorage):
     """Keeps one session in a database. Made by `create` and `open`.
 
-    Open for writing it holds the writer's lock of its session (`DATABASE.SESSION-ID.lock`); other sessions of the same database may
-    be written to meanwhile. `close`, the end of a `with`, the garbage collector and the end of the process free it.
+    With the first append it takes the writer's lock of its session (`DATABASE.SESSION-ID.lock`) and keeps it; other sessions of the
+    database may be written to meanwhile. `close`, the end of a `with`, the garbage collector and the end of the process free it.
 
     Threads: any, as `EntryStorage` says.
     """
 
-    def __init__(self, path: str, header: RawEntry, hold: _Hold, fsync: Fsync) -> None:
+    def __init__(self, path: str, header: RawEntry, hold: _Hold, *, fsync: Fsync, read_only: bool = False) -> None:
         super().__init__(metadata_of(header, path), EntryIndex())
         self.path = path
-        self._hold = hold
+        self.read_only = read_only
         self._fsync: Fsync = fsync
         self._count = 0
+        self._keep(hold)
         self._take_in()
-        self._let_go = weakref.finalize(self, hold.let_go)
 
     @classmethod
     def create(
@@ -97,15 +97,18 @@ class SqliteSessionStorage(EntryStorage):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         except OSError as error:
             raise SessionError(f"session database {path} cannot be made: {error.strerror}", code="storage") from error
-        hold = _open_hold(path, session_id, fsync, read_only=False)
+        with _translated(path):
+            hold = _connect(path, fsync)
         try:
-            with _translated(path), _transaction(hold.connection):
-                hold.connection.execute(
-                    "INSERT INTO sessions VALUES (?, ?, ?, ?)", (session_id, header["timestamp"], header["cwd"], dumps(header))
-                )
-                rows = ((session_id, place, dumps(raw)) for place, raw in enumerate(raws))
-                hold.connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
-            return cls(path, header, hold, fsync)
+            with _translated(path):
+                hold.lock = _writer_lock(path, session_id)
+                with _transaction(hold.connection):
+                    hold.connection.execute(
+                        "INSERT INTO sessions VALUES (?, ?, ?, ?)", (session_id, header["timestamp"], header["cwd"], dumps(header))
+                    )
+                    rows = ((session_id, place, dumps(raw)) for place, raw in enumerate(raws))
+                    hold.connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
+            return cls(path, header, hold, fsync=fsync)
         except BaseException:
             hold.let_go()
             raise
@@ -114,18 +117,17 @@ class SqliteSessionStorage(EntryStorage):
     def open(
         cls, path: str | os.PathLike[str], session_id: str | None = None, *, fsync: Fsync = "every", read_only: bool = False
     ) -> SqliteSessionStorage:
-        """Open a session of a database.
+        """Open a session of a database. Another process may be writing to it; the first append finds that out.
 
         Args:
             path: The database.
             session_id: Which session; may be left out where the database has only one.
             fsync: Whether each entry is forced onto the disk, so that it survives a power cut too.
-            read_only: Take no lock; another process may be writing. `refresh` reads what has come.
+            read_only: Refuse to append.
 
         Raises:
             SessionError: There is no such database or session (`code` is `not_found`), or it cannot be opened (`storage`).
             SessionCorruptError: It is no database of sessions, or an entry cannot be read.
-            SessionLockedError: Another process has the session open for writing.
         """
         check_fsync(fsync)
         name = os.path.abspath(path)
@@ -136,38 +138,17 @@ class SqliteSessionStorage(EntryStorage):
             session_id = ids[0]
         if not os.path.exists(name):
             raise _not_found(name, session_id)
-        hold = _open_hold(name, session_id, fsync, read_only=read_only)
+        with _translated(name):
+            hold = _connect(name, fsync)
         try:
             with _translated(name):
                 row = hold.connection.execute("SELECT header FROM sessions WHERE id = ?", (session_id,)).fetchone()
             if row is None:
                 raise _not_found(name, session_id)
-            return cls(name, json.loads(row[0]), hold, fsync)
+            return cls(name, json.loads(row[0]), hold, fsync=fsync, read_only=read_only)
         except BaseException:
             hold.let_go()
             raise
-
-    def append(self, entry: SessionTreeEntry | Mapping[str, Any]) -> str:
-        """Store an entry and return its id. A missing id, parent (the leaf) or time is filled in.
-
-        Raises:
-            EntryNotStoredError: It could not be written. Nothing has changed.
-            SessionLockedError: This is a forked child, and its parent has the session.
-            SessionError: The entry has no valid frame, or its id is taken; the storage is closed or for reading only.
-        """
-        if self._hold.lock is None:
-            raise SessionError(
-                f"session {self.metadata.id} was opened with read_only=True; open it without to append", code="read_only"
-            )
-        with self._lock:
-            if not self._is_closed and not self._hold.lock.is_held:  # a forked child
-                self._hold = _open_hold(self.path, self.metadata.id, self._fsync, read_only=False)
-                self._let_go = weakref.finalize(self, self._hold.let_go)
-        if self._is_closed:
-            return super().append(entry)
-        assert self._hold.lock is not None
-        with self._hold.lock.turn:
-            return super().append(entry)
 
     def refresh(self) -> None:
         """Take in what others have appended since the session was read."""
@@ -180,11 +161,31 @@ class SqliteSessionStorage(EntryStorage):
             self._is_closed = True
             self._let_go()
 
+    def _turn(self) -> AbstractContextManager[object]:
+        if self.read_only:
+            text = f"session {self.metadata.id} was opened with read_only=True; open it without to append"
+            raise SessionError(text, code="read_only")
+        self._leave_parents_connection()
+        if self._hold.lock is None:
+            self._hold.lock = _writer_lock(self.path, self.metadata.id)
+        return self._hold.lock.turn
+
+    def _leave_parents_connection(self) -> None:
+        """Give a forked child a connection of its own."""
+        if self._hold.pid != os.getpid():
+            with _translated(self.path):
+                self._keep(_connect(self.path, self._fsync))
+
+    def _keep(self, hold: _Hold) -> None:
+        self._hold = hold
+        self._let_go = weakref.finalize(self, hold.let_go)
+
     def _prepare_append(self) -> None:
         self._take_in()
 
     def _take_in(self) -> None:
         """Read the entries that are not in the index yet."""
+        self._leave_parents_connection()
         with _translated(self.path), collector_paused():
             cursor = self._hold.connection.execute(
                 "SELECT entry FROM entries WHERE session = ? AND seq >= ? ORDER BY seq", (self.metadata.id, self._count)
@@ -236,31 +237,23 @@ def _not_found(path: str, session_id: str) -> SessionError:
     return SessionError(f"there is no session {session_id!r} in {path}; SqliteSessionStorage.create() makes one", code="not_found")
 
 
-def _open_hold(path: str, session_id: str, fsync: Fsync, *, read_only: bool) -> _Hold:
+def _writer_lock(path: str, session_id: str) -> WriterLock:
     if not re.fullmatch(r"[^/\\\0]+", session_id):
         raise ValueError(f"a session id is part of the name of a lock file, and {session_id!r} cannot be: leave out slashes")
-    lock = None if read_only else WriterLock(f"{path}.{session_id}")
-    try:
-        with _translated(path):
-            connection = _connect(path)
-            connection.execute(f"PRAGMA synchronous = {'FULL' if fsync == 'every' else 'OFF'}")
-        return _Hold(connection, lock)
-    except BaseException:
-        if lock is not None:
-            lock.release()
-        raise
+    return WriterLock(f"{path}.{session_id}")
 
 
-def _connect(path: str) -> sqlite3.Connection:
+def _connect(path: str, fsync: Fsync) -> _Hold:
     # Any thread may append, one at a time; transactions are begun by hand.
     connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if fsync == 'every' else 'OFF'}")
         connection.executescript(_SCHEMA)
     except BaseException:
         connection.close()
         raise
-    return connection
+    return _Hold(connection)
 
 
 @contextmanager
@@ -273,6 +266,8 @@ def _translated(path: str) -> Iterator[None]:
         raise SessionError(f"session database {path} cannot be used: {error}", code="storage") from error
     except sqlite3.DatabaseError as error:
         raise SessionCorruptError(f"{path} is no database of sessions: {error}") from error
+    except OSError as error:
+        raise SessionError(f"session database {path} cannot be used: {error.strerror}", code="storage") from error
 
 
 @contextmanager
@@ -290,11 +285,11 @@ def _list(path: str) -> list[SessionMetadata]:
     if not os.path.exists(path):
         return []
     with _translated(path):
-        connection = _connect(path)
+        hold = _connect(path, "never")
         try:
-            rows = connection.execute("SELECT header FROM sessions ORDER BY created_at DESC, rowid DESC").fetchall()
+            rows = hold.connection.execute("SELECT header FROM sessions ORDER BY created_at DESC, rowid DESC").fetchall()
         finally:
-            connection.close()
+            hold.let_go()
     return [metadata_of(json.loads(row[0]), path) for row in rows]
 
 
@@ -343,13 +338,15 @@ class SqliteSessionRepo:
         session_id = _id(session)
         if all(metadata.id != session_id for metadata in _list(self.path)):
             raise _not_found(self.path, session_id)
-        hold = _open_hold(self.path, session_id, self._fsync, read_only=False)
-        try:
-            with _translated(self.path), _transaction(hold.connection):
-                hold.connection.execute("DELETE FROM entries WHERE session = ?", (session_id,))
-                hold.connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
-        finally:
-            hold.let_go()
+        with _translated(self.path):
+            hold = _connect(self.path, self._fsync)
+            try:
+                hold.lock = _writer_lock(self.path, session_id)
+                with _transaction(hold.connection):
+                    hold.connection.execute("DELETE FROM entries WHERE session = ?", (session_id,))
+                    hold.connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+            finally:
+                hold.let_go()
 
     def fork(
         self,

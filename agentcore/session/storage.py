@@ -12,10 +12,11 @@ import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from agentcore.codec import OMIT_NONE, Json, dumps
+from agentcore.codec import OMIT_NONE, Json, dumps, encode
 from agentcore.errors import SessionError
 from agentcore.session.entries import (
     SESSION_VERSION,
@@ -107,6 +108,7 @@ class SessionStorage(Protocol):
 
         Raises:
             EntryNotStoredError: It could not be written. Nothing has changed.
+            SessionLockedError: Another process is writing to the session. Nothing has changed.
             SessionError: The entry has no valid frame, or its id is taken.
         """
         ...
@@ -190,6 +192,7 @@ class EntryStorage:
 
         Raises:
             EntryNotStoredError: It could not be written. Nothing has changed.
+            SessionLockedError: Another process is writing to the session. Nothing has changed.
             SessionError: The entry has no valid frame, or its id is taken.
         """
         given = encode_entry(entry)
@@ -199,12 +202,13 @@ class EntryStorage:
             if "id" not in given:
                 given["id"] = new_entry_id(self._index.by_id)
             try:
-                self._prepare_append()
-                raw = self._complete(given)
-                line = dumps(raw)
-                self._write(line)
+                with self._turn():
+                    self._prepare_append()
+                    raw = self._complete(given)
+                    line = dumps(raw)
+                    self._write(line)
             except OSError as error:
-                raise EntryNotStoredError(self._not_stored_text(given, error), entry=given) from error
+                raise EntryNotStoredError(self._not_stored_text(given, error), entry=encode(given)) from error
             # Read back from its own line, so that what is in memory is what a reader of the file will see: NaN is null there.
             self._index.add(json.loads(line))
         made: str = raw["id"]
@@ -249,6 +253,10 @@ class EntryStorage:
         else:
             way_out = "see to that"
         return f"{entry_name(raw)} is not stored in {where}: {error.strerror or error}; {way_out} and append it again"
+
+    def _turn(self) -> AbstractContextManager[object]:
+        """Return what keeps other storages of the same session from writing meanwhile."""
+        return nullcontext()
 
     def _prepare_append(self) -> None:
         """Bring the index up to date with what is stored."""

@@ -18,7 +18,7 @@ import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from agentcore.errors import SessionError, SessionLockedError
+from agentcore.errors import SessionLockedError
 
 if sys.platform == "win32":
     import msvcrt
@@ -64,7 +64,7 @@ class WriterLock:
 
         Raises:
             SessionLockedError: Another process has it. The text names its id.
-            SessionError: The lock file cannot be made.
+            OSError: The lock file cannot be made.
         """
         self._lock_path = os.path.realpath(path) + ".lock"
         with _table_lock:
@@ -99,13 +99,7 @@ class WriterLock:
 
 def _take(path: str, lock_path: str) -> int:
     while True:
-        try:
-            fd = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise SessionError(
-                f"{path} cannot be opened for writing: {error.strerror} ({lock_path}); read_only=True opens it for reading",
-                code="storage",
-            ) from error
+        fd = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _lock_now(fd)
         except OSError as error:
@@ -114,9 +108,7 @@ def _take(path: str, lock_path: str) -> int:
             pid = _read_pid(fd) if error.errno in _TAKEN else None
             os.close(fd)
             who = f"process {pid}" if pid is not None else "another process"
-            raise SessionLockedError(
-                f"{path} is open for writing in {who}; close it there first, or open it here with read_only=True", pid=pid
-            ) from error
+            raise SessionLockedError(f"{path} is open for writing in {who}; close it there first", pid=pid) from error
         # The holder before may have removed the file between our open and our lock; then others would lock another file.
         if _is_same_file(fd, lock_path):
             os.ftruncate(fd, 0)
