@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -284,6 +285,37 @@ def test_all_output_of_a_command_that_has_ended_is_read() -> None:
     assert run("seq 1 150000; seq 1 9 >&2", output) == 0
     assert output.stdout == "".join(f"{number}\n" for number in range(1, 150001)).encode()
     assert output.stderr == b"1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+
+
+def test_a_slow_reader_gets_all_that_the_pipes_held_at_the_end() -> None:
+    """The limit on late output is one on waiting for more of it, not on taking in what is there."""
+    sizes: list[int] = []
+
+    def take(stream: OutputStream, data: bytes) -> None:
+        sizes.append(len(data))
+        time.sleep(0.3)  # a callback that takes its time
+
+    assert run("head -c 400000 /dev/zero", take) == 0
+    assert sum(sizes) == 400_000
+
+
+def test_a_machine_without_descriptors_says_so() -> None:
+    """The error is that of the command; nothing is left running, and the next command runs."""
+    resource = pytest.importorskip("resource")
+    _, hard = limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    run("true", Output())
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken) + 3, hard))
+    try:
+        for room in range(12):
+            with contextlib.suppress(EnvironmentFileError):
+                run("true", Output())
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken) + 3 + room, hard))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in taken:
+            os.close(descriptor)
+    assert run("true", Output()) == 0
 
 
 def test_the_system_without_pidfd_does_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

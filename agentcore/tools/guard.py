@@ -131,7 +131,11 @@ class _Guard:
         self._drop_empty_groups()
         if not sys.executable:
             return
-        read_end, write_end = os.pipe()
+        try:
+            read_end, write_end = os.pipe()
+        except OSError as error:
+            _warn(error)
+            return
         # A signal that ends a whole process tree must not end the guard before it has done its work, not even while it starts:
         # it inherits that these are blocked, and goes when the pipe is closed.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
@@ -148,7 +152,7 @@ class _Guard:
             )
         except OSError as error:
             os.close(write_end)
-            _log.warning("no guard process (%s): commands will outlive this process if it is killed", error)
+            _warn(error)
             return
         finally:
             os.close(read_end)
@@ -169,6 +173,10 @@ class _Guard:
         self._lock = threading.Lock()  # another thread may have held it when the process was forked
         self._groups = {}
         self._close()
+
+
+def _warn(error: OSError) -> None:
+    _log.warning("no guard process (%s): commands will outlive this process if it is killed", error)
 
 
 _guard = _Guard()

@@ -41,6 +41,7 @@ LATE_OUTPUT_LIMIT = 1.0
 _READ_SIZE = 65536
 _READS_A_TURN = 4  # how often a stream that is full is read before the other one, the clock and the abort are looked at
 _PIPE_SIZE = 1 << 18  # a command that prints much runs ahead instead of waiting for us: up to a quarter faster
+_TURNS_FOR_A_PIPE = 2 + _PIPE_SIZE // (_READ_SIZE * _READS_A_TURN)
 _KILL_GRACE = 1.0
 _POLL_PAUSE = 0.02  # where the system has no pidfd: how often to ask whether the process has ended
 
@@ -266,6 +267,13 @@ class _Group:
             now = time.monotonic()
             if had_output:
                 quiet_at = now + QUIET
+        self._read_the_rest()
+
+    def _read_the_rest(self) -> None:
+        """Read what the pipes hold, however long the callback takes for it, and no more than they can hold."""
+        for _ in range(_TURNS_FOR_A_PIPE):
+            if not self._streams or not self._wait_for_something(0):
+                return
 
     def _end(self, why: EnvironmentFileError) -> EnvironmentFileError:
         """End the whole group, take in what it still says, and return why."""
@@ -294,9 +302,7 @@ class _Group:
                 self._process.wait(_KILL_GRACE)
         self._is_over = True
         guard.forget(group)
-        stop = time.monotonic() + QUIET
-        while self._streams and time.monotonic() < stop and self._wait_for_something(0):
-            pass
+        self._read_the_rest()
         return why
 
 
