@@ -26,7 +26,6 @@ class Options:
     url: str
     rounds: int = 5
     is_quick: bool = False
-    peers: bool = False
 
 
 @dataclass

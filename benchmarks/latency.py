@@ -1,8 +1,8 @@
 """How long a delta takes from the server's write to a listener.
 
 Each delta is the time at which the server wrote it, read off the clock that all processes of a machine share. One every 3 ms, so
-that each meets an idle reader: what counts is the way through the library, not the queue in front of it. The round with the best median
-counts, since anything else that runs on the machine comes on top.
+that each meets an idle reader: what counts is the way through the library, not the queue in front of it. The round with the best
+median counts, since anything else that runs on the machine comes on top.
 """
 
 from __future__ import annotations
