@@ -155,7 +155,7 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         try:
             value = parse_json_with_repair(text)  # a raw line break or a bad escape in a string: what was meant is plain
         except ValueError:

@@ -75,11 +75,14 @@ def secrets_in(headers: Mapping[str, str]) -> list[str]:
         lower = name.lower()
         if lower in _KEY_HEADERS or "token" in lower or "secret" in lower or "key" in lower:
             found.update((value, value.rpartition(" ")[2]))
-    return sorted((secret for secret in found if len(secret) >= 4), key=len, reverse=True)
+    return sorted(filter(None, found), key=len, reverse=True)
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Put `***` in the place of every secret."""
+    """Put `***` in the place of every secret. A short one counts as a whole word only: `k` must not spoil every word with a k."""
     for secret in secrets:
-        text = text.replace(secret, "***")
+        if len(secret) >= 8:
+            text = text.replace(secret, "***")
+        elif secret in text:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
     return text

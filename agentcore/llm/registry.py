@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from agentcore.events import AssistantMessageEvent, ErrorEvent
@@ -60,9 +60,19 @@ def _refuse(model: Model, text: str) -> ErrorEvent:
     return ErrorEvent(message)
 
 
-def register_wire_format(api: str, stream_fn: StreamFn) -> None:
-    """Add a wire format, or replace one: models with this `api` are asked by `stream_fn`."""
+def register_wire_format(api: str, stream_fn: StreamFn) -> Callable[[], None]:
+    """Add a wire format, or replace one: models with this `api` are asked by `stream_fn`.
+
+    Returns:
+        A function that takes it out again.
+    """
+
+    def unregister() -> None:
+        if _stream_fns.get(api) is stream_fn:
+            del _stream_fns[api]
+
     _stream_fns[api] = stream_fn
+    return unregister
 
 
 def openai_compatible(base_url: str, model_id: str, *, api_key: str | None = None, **fields: Any) -> Model:

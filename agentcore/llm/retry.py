@@ -38,7 +38,8 @@ def pause_before_retry(
         return None
     if failure.retry_after is not None:
         return max(0.0, failure.retry_after)
-    return min(FIRST_PAUSE * 2 ** (attempt - 1), LONGEST_PAUSE) * (1 - chance() / 4)
+    doubled: float = FIRST_PAUSE * 2 ** (attempt - 1)
+    return min(doubled, LONGEST_PAUSE) * (1 - chance() / 4)
 
 
 def exceeds_limit(failure: Failure, max_retry_delay_ms: int | None = None) -> bool:
