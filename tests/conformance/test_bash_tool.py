@@ -67,6 +67,9 @@ DIFFERENCES = {
     ),
 }
 
+HURRIED = {"background process writing shortly after exit"}
+"""Cases in which another process must be on time to the twentieth of a second: a busy machine gets three attempts."""
+
 
 def _options(place: Place) -> BashToolOptions:
     given = place.input.get("options", {})
@@ -97,6 +100,11 @@ def _options(place: Place) -> BashToolOptions:
 @pytest.mark.parametrize("case", case_params("bash_tool.json"))
 def test_bash_tool(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tool gives what was recorded, or what the list of differences says; of bash's own texts the status line counts."""
-    place = make_place(case["input"], tmp_path, monkeypatch)
-    outcome = run_tool_case(place, create_bash_tool(_options(place), environment=place.environment))
-    check_tool_case(case, outcome, DIFFERENCES, shorten=lambda text: text.rpartition("\n")[2])
+    for attempt in range(3 if case["name"] in HURRIED else 1, 0, -1):
+        place = make_place(case["input"], tmp_path / str(attempt), monkeypatch)
+        outcome = run_tool_case(place, create_bash_tool(_options(place), environment=place.environment))
+        try:
+            return check_tool_case(case, outcome, DIFFERENCES, shorten=lambda text: text.rpartition("\n")[2])
+        except pytest.fail.Exception:
+            if attempt == 1:
+                raise
