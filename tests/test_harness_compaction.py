@@ -413,7 +413,7 @@ def test_the_branch_that_is_left_is_found_across_a_compaction() -> None:
 
 
 def test_a_long_path_is_cut_in_linear_time() -> None:
-    """A path eight times as long takes about eight times as long."""
+    """A path twenty times as long takes about twenty times as long."""
 
     def seconds(turns: int) -> float:
         session = Session(MemorySessionStorage())
@@ -431,4 +431,5 @@ def test_a_long_path_is_cut_in_linear_time() -> None:
             assert preparation is not None and len(preparation.messages_to_summarize) > 4 * turns - 60
         return best
 
-    assert seconds(1600) < 24 * seconds(200)
+    # If it were quadratic, this would be 400 times as long. The rest is for a busy machine and the garbage collector.
+    assert seconds(2000) < 120 * seconds(100)

@@ -121,7 +121,7 @@ def test_the_messages_are_the_same_objects() -> None:
 
 
 def test_pairing_is_linear() -> None:
-    """A history ten times as long takes about ten times as long, also when no call has a result."""
+    """A history twenty times as long takes about twenty times as long, also when no call has a result."""
 
     def seconds(turns: int) -> float:
         messages: list[AgentMessage] = [message for turn in range(turns) for message in (user("a"), answer("same", f"c{turn}"))]
@@ -133,7 +133,8 @@ def test_pairing_is_linear() -> None:
         assert len(made) == 4 * turns
         return best
 
-    assert seconds(4000) < 30 * seconds(400)
+    # If it were quadratic, this would be 400 times as long. The rest is for a busy machine and the garbage collector.
+    assert seconds(4000) < 120 * seconds(200)
 
 
 def test_a_string_is_a_prompt() -> None:
