@@ -334,12 +334,12 @@ def _without_halves(value: Any) -> Any:
 
 
 def write_body(body: Mapping[str, BodyValue]) -> bytes:
-    """Return a request body as UTF-8 JSON; its `JsonPieces` go in as they are."""
-    members = (
-        f"{json.dumps(key)}:[{','.join(value)}]" if isinstance(value, JsonPieces) else f"{json.dumps(key)}:{to_json(value)}"
-        for key, value in body.items()
-    )
-    return ("{" + ",".join(members) + "}").encode()
+    """Return a request body as UTF-8 JSON; its `JsonPieces` go in as they are, behind all else."""
+    pieces = [(key, value) for key, value in body.items() if isinstance(value, JsonPieces)]
+    text = to_json({key: value for key, value in body.items() if not isinstance(value, JsonPieces)} if pieces else body)
+    for key, value in pieces:
+        text = f"{text[:-1]}{'' if text == '{}' else ','}{json.dumps(key)}:[{','.join(value)}]}}"
+    return text.encode()
 
 
 def plain_body(body: Mapping[str, BodyValue]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ word for the effort, or nothing. A level that a model does not have becomes the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from agentcore.codec import dumps
@@ -131,10 +132,12 @@ def _last_usage(messages: Sequence[Message]) -> int | None:
             continue
         if context_tokens(message.usage) <= 0:
             continue
-        when = message.timestamp
-        if all(earlier.timestamp <= when for earlier in messages[:index]):
+        if message.timestamp >= max(map(_timestamp_of, messages[:index]), default=0):
             return index
     return None
+
+
+_timestamp_of = attrgetter("timestamp")
 
 
 def _estimate(message: Any) -> int:
