@@ -407,8 +407,9 @@ class Agent:
                 run.settle()
                 raise TimeoutError(f"the run was not done within {timeout:g} s and was aborted: give it a longer timeout")
         except KeyboardInterrupt:
-            if run is not None:  # it has been aborted, unless the interrupt came between the two calls
-                run.abort("interrupted")
+            run = run or self._run
+            if run is not None and not run.signal.aborted:  # the interrupt came between the two calls
+                run.settle_interrupted()
             raise
         run.result()
         message = run.message
@@ -422,8 +423,10 @@ class Agent:
             AgentBusyError: A run is going.
         """
         channel = EventChannel()
-        run = self._start(self._to_messages(prompt, images), channel=channel, is_detached=detached)
-        return RunStream(run, channel)
+        run = self._make_run(self._to_messages(prompt, images), False, channel)
+        stream = RunStream(run, channel)  # before the start: whatever comes between, the stream is left and the run aborted
+        self._begin(run, detached)
+        return stream
 
     def abort(self, reason: object = None) -> None:
         """Ask the run to stop, if one is going; returns at once.
@@ -565,14 +568,12 @@ class Agent:
     def _to_messages(self, prompt: PromptInput, images: Sequence[ImageInput]) -> list[AgentMessage]:
         return normalize_prompt_input(prompt, [to_image(image) for image in images] if images else ())
 
-    def _start(
-        self,
-        prompts: list[AgentMessage] | None,
-        *,
-        skips_steering: bool = False,
-        channel: EventChannel | None = None,
-        is_detached: bool = False,
-    ) -> Run:
+    def _start(self, prompts: list[AgentMessage] | None, *, skips_steering: bool = False, is_detached: bool = False) -> Run:
+        run = self._make_run(prompts, skips_steering, None)
+        self._begin(run, is_detached)
+        return run
+
+    def _make_run(self, prompts: list[AgentMessage] | None, skips_steering: bool, channel: EventChannel | None) -> Run:
         run = Run(
             lambda run: self._play(run, prompts, skips_steering, channel),
             grace=self._config.tool_grace,
@@ -581,17 +582,20 @@ class Agent:
         )
         if channel is not None:
             run.attach_reader(channel.release, channel.end)
-        with self._lock:
-            if self._run is not None:
-                raise AgentBusyError("a run is active: use steer() or follow_up() to add a message, or wait_for_idle() first")
-            self._run = run
-        try:
-            self._state.begin()
-            run.start(is_detached=is_detached)
-        except BaseException as error:  # no thread to be had, or Ctrl-C
-            run.withdraw(error)
-            raise
         return run
+
+    def _begin(self, run: Run, is_detached: bool) -> None:
+        try:
+            with self._lock:
+                if self._run is not None:
+                    raise AgentBusyError("a run is active: use steer() or follow_up() to add a message, or wait_for_idle() first")
+                self._run = run
+                self._state.begin()
+            run.start(is_detached=is_detached)
+        except BaseException as error:  # busy, no thread to be had, or Ctrl-C
+            if self._run is run:
+                run.withdraw(error)
+            raise
 
     def _on_lost(self) -> None:
         """In a forked child: the run thread is not there, and another thread may have held the lock."""

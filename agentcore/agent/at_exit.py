@@ -48,6 +48,7 @@ def _wait_for_runs() -> None:
     while runs := active_runs():
         for run in runs:
             run.wait()
+            run.join()  # a done callback may start the next one
 
 
 def _abort_runs() -> None:

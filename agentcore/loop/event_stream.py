@@ -26,62 +26,83 @@ class EventChannel:
     """Hands events from the run thread to one reader.
 
     Threads:
-        `put` on the run thread, `take` on the reader's, all else on any. `_changed` guards everything; it is held for the steps
-        of the exchange alone.
+        `put` on the run thread, `take` on the reader's, all else on any. `_lock` guards everything, and nobody waits while it is
+        held: who has to wait makes a lock of its own that the other side lets go. (A Condition does not bear Ctrl-C.)
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
         self._events: deque[AgentEvent] = deque()
         self._count_put = 0
         self._count_asked = 0
         self._is_in_step = True
         self._is_ended = False
         self._is_closed = False
+        self._waiting_reader: threading.Lock | None = None
+        self._waiting_run: threading.Lock | None = None
 
     def put(self, event: AgentEvent) -> None:
         """Hand over an event; in step, return when the one after it is asked for."""
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 return
             self._events.append(event)
             self._count_put += 1
-            self._changed.notify_all()
-            while self._is_in_step and self._count_asked <= self._count_put:
-                self._changed.wait()
+            self._wake_reader()
+            if not self._is_in_step or self._count_asked > self._count_put:
+                return
+            waiter = self._waiting_run = threading.Lock()
+            waiter.acquire()
+        waiter.acquire()
 
     def take(self) -> AgentEvent | None:
         """Ask for the next event and wait for it; None at the end."""
-        slice_ = 0.1 if os.name == "nt" else None  # Ctrl-C does not end a longer wait there
-        with self._changed:
+        slice_ = 0.1 if os.name == "nt" else -1  # Ctrl-C does not end a longer wait there
+        with self._lock:
             self._count_asked += 1
-            self._changed.notify_all()
-            while not self._events:
+            self._wake_run()
+        while True:
+            with self._lock:
+                if self._events:
+                    return self._events.popleft()
                 if self._is_ended or self._is_closed:
                     return None
-                self._changed.wait(slice_)
-            return self._events.popleft()
+                waiter = self._waiting_reader = threading.Lock()
+                waiter.acquire()
+            while not waiter.acquire(timeout=slice_):
+                pass
 
     def release(self) -> None:
-        """End the step: nobody waits for the reader any more."""
-        with self._changed:
+        """End the step: the run does not wait for the reader any more."""
+        with self._lock:
             self._is_in_step = False
-            self._changed.notify_all()
+            self._wake_run()
 
     def end(self) -> None:
         """Say that no event will come any more."""
-        with self._changed:
+        with self._lock:
             self._is_ended = True
             self._is_in_step = False
-            self._changed.notify_all()
+            self._wake_reader()
 
     def close(self) -> None:
         """Take no more events, and forget those that have not been read."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._is_in_step = False
             self._events.clear()
-            self._changed.notify_all()
+            self._wake_run()
+            self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        waiter, self._waiting_reader = self._waiting_reader, None
+        if waiter is not None:
+            waiter.release()
+
+    def _wake_run(self) -> None:
+        waiter, self._waiting_run = self._waiting_run, None
+        if waiter is not None:
+            waiter.release()
 
 
 class RunStream:
@@ -118,9 +139,9 @@ class RunStream:
         try:
             event = self._channel.take()
         except KeyboardInterrupt:
-            self._is_over = True
             self._channel.close()
             self.run.settle_interrupted()
+            self._is_over = True
             raise
         if event is None:
             self._is_over = True
@@ -133,12 +154,12 @@ class RunStream:
 
     def close(self) -> None:
         """Leave the stream: a run that is still going is aborted, and settles within its grace period."""
-        self._is_over = True
         self._channel.close()
         if not self.run.done():
             self.run.abort("the stream was left")
             self.run.refuse_waiting_inside()
             self.run.settle()
+        self._is_over = True
 
     def __enter__(self) -> RunStream:
         return self
@@ -168,5 +189,6 @@ def start_stream(
     run.attach_reader(channel.release, channel.end)
     if signal is not None:
         run.follow(signal)
+    stream = RunStream(run, channel)
     run.start()
-    return RunStream(run, channel)
+    return stream

@@ -33,7 +33,7 @@ _numbers = itertools.count(1)
 current_runs: contextvars.ContextVar[tuple[Run, ...]] = contextvars.ContextVar("agentcore_runs", default=())
 """The runs that this code runs inside, the outermost first: on a run thread, on its tool workers, in runs that those started."""
 
-# _registry_lock guards _active, the runs that have started and not settled. Nothing else is done while it is held.
+# _registry_lock guards _active, the runs that have started and whose thread is not over. Nothing else is done while it is held.
 _registry_lock = threading.Lock()
 _active: set[Run] = set()
 
@@ -42,7 +42,7 @@ SETTLE_MARGIN = 0.5
 
 
 def active_runs() -> list[Run]:
-    """Return the runs of this process that have not settled."""
+    """Return the runs of this process that have not settled, or whose done callbacks have not ended."""
     with _registry_lock:
         return list(_active)
 
@@ -74,9 +74,12 @@ class Run:
         self._grace = grace
         self._controller = AbortController()
         self._unfollow: list[Callable[[], None]] = []
-        self._settled = threading.Event()
-        # _lock guards _callbacks, _future, _has_begun, _is_withdrawn and the step to "settled". No callback runs while it is held.
+        # _lock guards _is_settled, _waiters, _callbacks, _future, _has_begun and _is_withdrawn. No callback runs while it is held.
         self._lock = threading.Lock()
+        self._is_settled = False
+        # One lock for each thread that waits, held until the run has settled. Not an Event: Ctrl-C inside its Python code can
+        # leave its lock taken for ever, or released twice.
+        self._waiters: list[threading.Lock] = []
         self._callbacks: list[Callable[[Run], object]] = []
         self._future: Future[list[AgentMessage]] | None = None
         self._has_begun = False  # the run thread is at work
@@ -102,12 +105,12 @@ class Run:
 
     def abort(self, reason: object = None) -> None:
         """Ask the run to stop; returns at once. After its end, or for the second time, it does nothing."""
-        if not self._settled.is_set():
+        if not self._is_settled:
             self._controller.abort(reason)
 
     def done(self) -> bool:
         """Return whether the run has settled, well or not."""
-        return self._settled.is_set()
+        return self._is_settled
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the run has settled.
@@ -122,7 +125,7 @@ class Run:
             RuntimeError: Called from inside the run: it would wait for itself.
             KeyboardInterrupt: Ctrl-C; the run has been aborted.
         """
-        if self._settled.is_set():
+        if self._is_settled:
             return True
         self.refuse_waiting_inside()
         self._go_on_alone()
@@ -178,7 +181,7 @@ class Run:
             It runs on the run thread (here, if the run has settled), once. It may start the next run. What it raises is logged.
         """
         with self._lock:
-            if not self._settled.is_set():
+            if not self._is_settled:
                 self._callbacks.append(callback)
                 return
         _call(callback, self)
@@ -189,7 +192,7 @@ class Run:
             if self._future is None:
                 self._future = _RunFuture(self)
                 self._future.set_running_or_notify_cancel()
-                if self._settled.is_set():
+                if self._is_settled:
                     self._fill(self._future)
             return self._future
 
@@ -223,7 +226,10 @@ class Run:
         if self._is_withdrawn:
             self._settle(error)
         else:
-            self.abort("interrupted")
+            self.settle_interrupted()
+        if isinstance(error.__context__, KeyboardInterrupt):
+            # Ctrl-C inside `Thread.start` can come out as a RuntimeError of its Condition.
+            raise KeyboardInterrupt from error
 
     def follow(self, outer: AbortSignal) -> None:
         """Abort the run when `outer` is aborted."""
@@ -252,14 +258,21 @@ class Run:
 
     def block(self, timeout: float | None = None) -> bool:
         """Wait for the end and do nothing else."""
-        if os.name != "nt":
-            return self._settled.wait(timeout)
-        # On Windows, Ctrl-C does not end a wait for a lock: it goes in slices.
+        waiter = threading.Lock()
+        waiter.acquire()
+        with self._lock:
+            if self._is_settled:
+                return True
+            self._waiters.append(waiter)
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._settled.wait(0.1 if deadline is None else max(0.0, min(0.1, deadline - time.monotonic()))):
+        while True:
+            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+            # On Windows, Ctrl-C does not end a wait for a lock: it goes in slices.
+            slice_ = 0.1 if os.name == "nt" and not 0 <= left < 0.1 else min(left, threading.TIMEOUT_MAX)
+            if waiter.acquire(timeout=slice_):
+                return True
             if deadline is not None and time.monotonic() >= deadline:
-                return self._settled.is_set()
-        return True
+                return self._is_settled
 
     def settle_interrupted(self) -> None:
         """Abort, and wait no longer than it takes to give up a tool."""
@@ -270,6 +283,11 @@ class Run:
         """Wait for the end of an aborted run, no longer than it takes to give up a tool."""
         self._go_on_alone()
         return self.block(self._grace + SETTLE_MARGIN)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end of the run thread, which comes after the done callbacks."""
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join(timeout)
 
     def _go_on_alone(self) -> None:
         if self._release_reader is not None:
@@ -321,18 +339,22 @@ class Run:
         if self._on_settled is not None:
             self._on_settled()
         self._on_settled = self._on_lost = None
-        with _registry_lock:
-            _active.discard(self)
         with self._lock:
-            self._settled.set()
+            self._is_settled = True
+            waiters, self._waiters = self._waiters, []
             callbacks, self._callbacks = self._callbacks, []
             future = self._future
+        for waiter in waiters:
+            waiter.release()
         if self._end_reader is not None:
             self._end_reader()
         if future is not None:
             self._fill(future)
         for callback in callbacks:
             _call(callback, self)
+        # Last of all: a callback may have started the next run, and the wait at exit must see one of the two.
+        with _registry_lock:
+            _active.discard(self)
 
     def _stop_following(self) -> None:
         for unfollow in self._unfollow:
@@ -347,14 +369,15 @@ class Run:
 
     def _forget_in_child(self) -> None:
         """In a forked child: the run thread is not there, so the run has ended."""
-        self._settled = threading.Event()
+        if self._is_settled:
+            return
         self._lock = threading.Lock()
         self._error = AgentRunError(
             "the run went on in the parent process: a forked child has only the thread that forked", kind="setup"
         )
         if self._on_lost is not None:
             self._on_lost()
-        self._settled.set()
+        self._is_settled = True
 
 
 class _RunFuture(Future[list[AgentMessage]]):
