@@ -430,6 +430,8 @@ def post(
     prepared = requests.PreparedRequest()
     prepared.method = "POST"
     try:
+        if any(char.isspace() for char in url):
+            raise ValueError("a blank in the URL")
         prepared.prepare_url(url, None)
         proxies = _proxies_for(url)
     except (requests.RequestException, ValueError) as error:
