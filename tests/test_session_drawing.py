@@ -21,6 +21,7 @@ def test_branches_labels_and_leaf() -> None:
     message("b", AssistantMessage([TextContent("I will."), ToolCall("1", "read"), ToolCall("2", "grep")], stop_reason="toolUse"))
     message("c", ToolResultMessage("1", "read", [TextContent("three lines")], is_error=True))
     message("d", AssistantMessage([], stop_reason="error", error_message="no connection"))
+    message("e", AssistantMessage([ToolCall("3", "read")], stop_reason="toolUse"))
     session.move_to("b", "tried and failed")
     summary = session.get_leaf_id()
     add("l", type="label", targetId="a", label="start")
@@ -39,6 +40,7 @@ def test_branches_labels_and_leaf() -> None:
         "b assistant: I will. → read, grep",
         "├─ c toolResult read (error): three lines",
         "│  d assistant: no connection (error)",
+        "│  e assistant → read",
         f"├─ {summary} branch summary: tried and failed",
         "│  l label start on a",
         "│  t thinking level: high",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 from agentcore.errors import SessionCorruptError, SessionError
 from agentcore.messages import UserMessage
 from agentcore.session import JsonlSessionRepo, JsonlSessionStorage, Session, SessionRepairWarning
+
+pytestmark = pytest.mark.pythons
 
 HEADER = '{"type":"session","version":3,"id":"S","timestamp":"2025-06-01T10:00:00.000Z","cwd":"/w"}\n'
 
@@ -260,3 +263,20 @@ def test_big_files_are_listed_by_their_heads_and_opened_line_by_line(tmp_path: P
     side = Path(f"{listed[0].path}.torn").stat()
     assert side.st_size == 20_000_000 - len(GOOD) - (len(str(listed[0].id)) - 1)
     assert side.st_blocks * 512 < 1_000_000, "NULs kept in a file take no room"
+
+
+def test_opening_a_big_file_takes_little_more_than_its_entries(tmp_path: Path) -> None:
+    """C095: a file of 20 MB is read piece by piece, never held as a whole beside its entries."""
+    path = tmp_path / "s.jsonl"
+    with open(path, "w") as file:
+        file.write(HEADER)
+        for number in range(20_000):
+            file.write(line(f"e{number}", f"e{number - 1}" if number else None, "x" * 900))
+    tracemalloc.start()
+    try:
+        storage = JsonlSessionStorage.open(path, read_only=True)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(storage.index.raws) == 20_000
+    assert peak - kept < 5_000_000

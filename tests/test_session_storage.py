@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentcore.custom_messages import OtherMessage
 from agentcore.errors import EntryNotFoundError, SessionCorruptError, SessionError
 from agentcore.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, Usage, UserMessage
 from agentcore.session import (
@@ -23,6 +25,8 @@ from agentcore.session import (
     SqliteSessionRepo,
     UnknownEntry,
 )
+
+pytestmark = pytest.mark.pythons
 
 REPOS: dict[str, Callable[[Path], Any]] = {
     "memory": lambda folder: MemorySessionRepo(),
@@ -150,6 +154,30 @@ def test_what_is_no_message_is_refused(session: Session) -> None:
     """`append_message` names what it got and what makes a message."""
     with pytest.raises(TypeError, match=r"append_message takes a message, not str: UserMessage\(…\) makes one of a text"):
         session.append_message("hello")  # type: ignore[arg-type]
+
+    class Note:
+        role = "note"
+
+    with pytest.raises(TypeError, match="a message of class Note has no JSON form: make it a dataclass, or pass a mapping"):
+        session.append_message(Note())  # type: ignore[arg-type]
+    assert session.get_entries() == []
+
+
+@dataclass
+class Bookmark:
+    page_number: int
+    role: str = "bookmark"
+
+
+def test_messages_of_ones_own_are_stored(session: Session) -> None:
+    """A dataclass with a role, and a mapping with a role, are messages: stored with all they hold, given back as `OtherMessage`."""
+    session.append_message(Bookmark(7))  # type: ignore[arg-type]
+    session.append_message({"role": "bookmark", "pageNumber": 8, "timestamp": 1})
+    messages = session.build_context().messages
+    assert [(message.role, message.fields) for message in messages if isinstance(message, OtherMessage)] == [
+        ("bookmark", {"pageNumber": 7}),
+        ("bookmark", {"pageNumber": 8}),
+    ]
 
 
 def test_figures_count_all_branches(session: Session) -> None:

@@ -25,6 +25,8 @@ from agentcore.session import (
     SqliteSessionStorage,
 )
 
+pytestmark = pytest.mark.pythons
+
 KINDS: dict[str, Any] = {"jsonl": JsonlSessionStorage, "sqlite": SqliteSessionStorage}
 
 HOLDER = """

@@ -82,7 +82,7 @@ def build_context(
         branch = index.branch()
         context = _settings(branch, index)
         raws = context_entries(branch) if "compaction" in index.kinds else branch
-        has_custom = "custom" in index.kinds and projectors and any(raw.get("customType") in projectors for raw in raws)
+        has_custom = "custom" in index.kinds and projectors and any(str(raw.get("customType")) in projectors for raw in raws)
         if not transforms and not has_custom:
             context.messages = pair_tool_results(_messages(raws))
             return context
@@ -129,7 +129,8 @@ def _settings(branch: Sequence[RawEntry], index: EntryIndex) -> SessionContext:
                 if type(message) is dict and message.get("role") == "assistant":
                     context.model = _model(message.get("provider"), message.get("model"))
         elif kind == "thinking_level_change":
-            level = level or raw.get("thinkingLevel")
+            said = raw.get("thinkingLevel")
+            level = level or (said if isinstance(said, str) else None)
         elif kind == "model_change":
             context.model = context.model or _model(raw.get("provider"), raw.get("modelId"))
         elif kind == "active_tools_change" and context.active_tool_names is None:

@@ -34,7 +34,7 @@ def _family(index: EntryIndex) -> tuple[list[RawEntry], dict[str, list[RawEntry]
     parents = {raw["parentId"] for raw in index.raws}
     roots: list[RawEntry] = []
     children: dict[str, list[RawEntry]] = {}
-    for raw in index.by_id.values():
+    for raw in list(index.by_id.values()):  # another thread may append meanwhile
         if raw["type"] == "leaf" and raw["id"] not in parents:
             continue
         parent_id = raw["parentId"]
@@ -72,7 +72,8 @@ def _describe(raw: RawEntry) -> str:
     if kind == "model_change":
         return f"model: {raw.get('provider')}/{raw.get('modelId')}"
     if kind == "active_tools_change":
-        return f"tools: {', '.join(map(str, raw.get('activeToolNames') or ['none']))}"
+        names = raw.get("activeToolNames")
+        return f"tools: {', '.join(map(str, names)) if isinstance(names, list) and names else 'none'}"
     if kind in ("compaction", "branch_summary"):
         return f"{kind.replace('_', ' ')}: {_short(raw.get('summary'))}"
     if kind == "custom":
@@ -101,7 +102,9 @@ def _describe_message(message: Any) -> str:
     ]
     stop = message.get("stopReason")
     end = f" ({stop})" if stop in ("error", "aborted", "length") else ""
-    return f"{role}: {text}{' → ' + ', '.join(calls) if calls else ''}{end}"
+    said = f": {text}" if text or not calls else ""
+    wants = f" → {', '.join(calls)}" if calls else ""
+    return f"{role}{said}{wants}{end}"
 
 
 def _kind(block: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
 from agentcore.codec import encode
@@ -100,6 +101,8 @@ class Session:
         role = message.get("role") if isinstance(message, Mapping) else getattr(message, "role", None)
         if not isinstance(role, str):
             raise TypeError(f"append_message takes a message, not {type(message).__name__}: UserMessage(…) makes one of a text")
+        if not isinstance(message, Mapping) and not is_dataclass(message):
+            raise TypeError(f"a message of class {type(message).__name__} has no JSON form: make it a dataclass, or pass a mapping")
         return self.storage.append({"type": "message", "message": message})
 
     def append_thinking_level_change(self, thinking_level: str) -> str:
