@@ -26,7 +26,8 @@ ENTRIES = [
 def test_a_provider_has_an_address_and_a_wire_format(provider: str) -> None:
     """Every provider says where it is and what it speaks; no id stands there twice."""
     known = RAW["providers"][provider]
-    assert set(known) == {"api", "baseUrl", "models"}
+    assert {"api", "baseUrl", "models"} <= set(known) <= {"api", "baseUrl", "models", "unlisted"}
+    assert set(known.get("unlisted", {})) <= {"compat"}
     assert known["api"] in APIS
     assert known["baseUrl"].startswith("https://" if known["models"] else "http")
     assert not known["baseUrl"].endswith("/")
@@ -92,6 +93,7 @@ def test_an_unknown_id_works_without_a_warning() -> None:
         0,
     )
     assert model.reasoning and "image" in model.input
+    assert get_model("anthropic/claude-opus-9").compat == {"forceAdaptiveThinking": True}
     assert get_model("ollama/llama3.2").base_url == "http://localhost:11434/v1"
 
 

@@ -1,8 +1,9 @@
 """The models that are known: where they are, what they take, what they cost.
 
 `catalogue.json` holds them by provider; a provider without models is one whose address is known. An id that is not listed is
-taken all the same: what its provider says of all its models holds for it, prices and window are unknown (0), and a snapshot of a
-listed model (`gpt-5-2025-08-07`, `claude-haiku-4-5-20251001`, `…-latest`) is that model under another name. Where a window or a
+taken all the same: what its provider says of all its models, and of those that are not listed (`unlisted`: they are newer),
+holds for it, prices and window are unknown (0), and a snapshot of a listed model (`gpt-5-2025-08-07`,
+`claude-haiku-4-5-20251001`, `…-latest`) is that model under another name. Where a window or a
 limit is not certain, the file has a lower bound: a conversation is then compacted early, never refused.
 """
 
@@ -65,6 +66,7 @@ def get_model(name: str, model_id: str | None = None) -> Model:
         base_url=known["baseUrl"],
         reasoning=bool(_REASONING.search(id)),
         input=["text", "image"] if _SEEING.search(id) else ["text"],
+        compat=deepcopy(known.get("unlisted", {}).get("compat")),
     )
 
 

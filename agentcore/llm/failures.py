@@ -140,8 +140,9 @@ _NETWORK = _any_of(
     r"socket connection was closed",
     r"\bterminated\b",
     r"websocket.?(?:closed|error)",
-    r"ended (?:before|without)",
-    r"broke off",
+    r"ended (?:before|without|inside)",
+    r"stream is broken|broke off",
+    r"no network",
     r"did not get a response",
     r"name or service not known|temporary failure in name resolution",
 )
@@ -156,7 +157,7 @@ _AUTH = _any_of(
     r"permission",
 )
 _REFUSAL = _any_of(
-    r"content.?filter", r"\brefus(?:ed|al)\b(?! connection)", r"\bsafety\b", r"blocked by|was blocked", r"moderation"
+    r"content.?filter", r"\brefus(?:ed|al)\b(?! connection)", r"\bsafety\b", r"blocked (?:by|the prompt)|was blocked", r"moderation"
 )
 
 # What error types and codes of the providers mean, as an HTTP status.

@@ -353,7 +353,8 @@ def _tool_choice(choice: Any) -> Any:
 
 def _tool(tool: ToolSpec, model: Model) -> dict[str, Any]:
     listed: dict[str, Any] = {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    if (model.compat or {}).get("supportsStrictMode") or "api.openai.com" in model.base_url:
+    switches = model.compat or {}
+    if switches.get("supportsStrictMode") or switches.get("supports_strict_mode") or "api.openai.com" in model.base_url:
         listed["strict"] = False  # left out, OpenAI bends the schema until it fits its strict mode
     return listed
 

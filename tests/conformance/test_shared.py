@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from agentcore.codec import camel_case, decode, decode_tagged, encode
-from agentcore.llm.failures import truncate_error_text
+from agentcore.llm.failures import classify, classify_text, truncate_error_text
 from agentcore.llm.google_generative_ai import stop_reason_of
 from agentcore.llm.history import fit_history, plain_id, sanitize_surrogates, short_hash
 from agentcore.llm.openai_responses import clamp_cache_key
@@ -73,8 +74,8 @@ OURS = (
     "truncateErrorText",
     "googleMapStopReasonString",
 )
-"""Left out: grammar and deferred tools, Copilot's headers, which this library does not have; `normalizeProviderError`, which is
-how the reference reads the error objects of its JavaScript clients (ours: `failures.classify`, `tests/test_llm_failures.py`)."""
+"""Left out: grammar and deferred tools and Copilot's headers, which this library does not have. `normalizeProviderError` has
+a test of its own below."""
 
 
 def _model(raw: dict[str, Any]) -> Model:
@@ -136,3 +137,24 @@ def test_shared_functions_do_as_recorded(case: dict[str, Any]) -> None:
     if case["input"]["fn"] == "transformMessages":
         expected = [_user_blocks(message) for message in expected]
     check(expected, _ours(expand(case["input"])))
+
+
+@pytest.mark.parametrize("case", case_params("providers/shared.json", lambda case: case["input"]["fn"] == "normalizeProviderError"))
+def test_an_error_says_what_the_provider_said(case: dict[str, Any]) -> None:
+    """Where the reference shows a status and a body, ours has the status and the provider's own words, cut where it cuts them.
+
+    The reference reads the error objects of its clients; ours come as a status and a body.
+    """
+    error = expand(case["input"]["error"])
+    status = next((error[key] for key in ("statusCode", "status") if key in error), None) if isinstance(error, dict) else None
+    if status is None:
+        said = error["message"] if isinstance(error, dict) and "message" in error else json.dumps(error)
+        assert (said.strip('"') in classify_text(said).text) or said == "null"
+        return
+    body = error.get("body", error.get("error"))
+    text = classify(status, {}, body if isinstance(body, str) else json.dumps(body) if body else "").text
+    assert text.startswith(str(status))
+    if isinstance(body, dict) and "message" in body:
+        assert body["message"] in text
+    elif isinstance(body, str) and body.strip():
+        assert truncate_error_text(body.strip()) in text
