@@ -280,6 +280,7 @@ def test_closing_connections_leaves_none_open() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_makes_connections_of_its_own() -> None:
     """A child does not speak on a connection of its parent, and the parent's goes on."""
     with SseServer(says("parent"), says("child"), says("parent again")) as server:

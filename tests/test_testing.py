@@ -105,10 +105,14 @@ def test_gates_are_passed_in_order() -> None:
     """A function in the script is called where it stands, an event is waited for."""
     gate = threading.Event()
     order: list[str] = []
-    timer = threading.Timer(0.02, lambda: (order.append("set"), gate.set()))
-    timer.start()
-    play(scripted_stream(says("a", lambda: order.append("called"), "b") + waits(gate) + waits(lambda: order.append("after"))))
-    timer.join()
+    setter = threading.Timer(0.02, lambda: (order.append("set"), gate.set()))
+
+    def called() -> None:
+        order.append("called")
+        setter.start()
+
+    play(scripted_stream(says("a", called, "b") + waits(gate) + waits(lambda: order.append("after"))))
+    setter.join()
     assert order == ["called", "set", "after"]
 
 
