@@ -279,3 +279,44 @@ def test_a_policy_that_makes_no_sense_is_refused(arguments: Any, text: str) -> N
     """Wrong numbers are refused when the policy is made."""
     with pytest.raises(ValueError, match=text):
         RetryPolicy(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "text"),
+    [
+        (
+            {"transform_context": lambda messages: None},
+            "transform_context returned a value of type NoneType: it must return the list",
+        ),
+        ({"convert_to_llm": lambda messages: iter(messages)}, "convert_to_llm returned a value of type list_iterator"),
+        ({"stream_fn": lambda *args: None}, "the stream function returned a value of type NoneType: it must return an iterable"),
+        (
+            {"prepare_next_turn": lambda: True},
+            "prepare_next_turn returned a value of type bool: it must return AgentLoopTurnUpdate\\(",
+        ),
+        ({"prepare_next_turn_with_context": lambda: {}}, "prepare_next_turn_with_context returned a value of type dict"),
+    ],
+)
+def test_a_hook_that_returns_something_else_is_told_so(hooks: Any, text: str) -> None:
+    """Each fails the run with one line that names the hook and what it must return; the agent is usable afterwards."""
+    agent = Agent(**{"stream_fn": scripted_stream(says("ok"), says("ok")), **hooks})
+    with pytest.raises(AgentRunError, match=text) as raised:
+        agent.run("go")
+    assert raised.value.kind == "hook"
+    for name in hooks:
+        setattr(agent, name, None)
+    agent.stream_fn = scripted_stream(says("fine"))
+    assert agent.run("again").text == "fine"
+
+
+def test_requests_are_logged_without_their_contents(caplog: pytest.LogCaptureFixture) -> None:
+    """DEBUG shows each request and each run, never a key or what a message says."""
+    agent = Agent(model=Model("m"), stream_fn=scripted_stream(says("the-answer")), system_prompt="the-rules")
+    agent.get_api_key = lambda provider: "K-SECRET"
+    with caplog.at_level("DEBUG", logger="agentcore"):
+        agent.run("the-question")
+    assert [record.getMessage() for record in caplog.records] == [
+        "run begins: model m, 0 messages",
+        "request to m: 1 messages, 0 tools",
+        "run ends: 2 new messages",
+    ]

@@ -367,3 +367,35 @@ def test_an_agent_without_calls_makes_no_workers() -> None:
     agent.subscribe(lambda event: seen.append([thread.name for thread in threading.enumerate()]))
     agent.run("go")
     assert seen and not any(name.startswith("agentcore-tool") for names in seen for name in names)
+
+
+@pytest.mark.parametrize("hook", ["before_tool_call", "after_tool_call"])
+def test_a_hook_of_a_call_that_returns_something_else_makes_an_error_result(hook: str) -> None:
+    """The call fails with a text that names the hook; the run goes on."""
+    agent = Agent(tools=[read], stream_fn=scripted_stream(calls("read", path="a"), says("ok")), **{hook: lambda: False})  # type: ignore[arg-type]
+    assert agent.run("go").text == "ok"
+    assert (results(agent)[0].error or "").startswith(f"{hook} returned a value of type bool: it must return ")
+
+
+def test_without_workers_a_call_runs_on_the_run_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the interpreter goes down no thread starts any more: the call is made all the same, updates included."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def submit(*args: Any) -> Any:
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    where: list[str] = []
+
+    def execute(tool_call_id: str, args: Any, signal: Any, on_update: Callable[[Any], None]) -> AgentToolResult:
+        where.append(threading.current_thread().name)
+        on_update(text_result("half"))
+        return text_result("done")
+
+    agent = Agent(tools=[make_tool("t", execute)], stream_fn=scripted_stream(calls("t") + calls("t"), says("ok")))
+    kinds: list[str] = []
+    agent.subscribe(lambda event: kinds.append(event.type) if event.type.startswith("tool") else None)
+    agent.run("go")
+    assert len(where) == 2 and all(name.startswith("agentcore-run-") for name in where)
+    assert kinds.count("tool_execution_update") == 2
+    assert [result.text for result in results(agent)] == ["done", "done"]

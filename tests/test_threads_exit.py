@@ -394,3 +394,37 @@ say(str(interrupted))
     lines, errors, code = finish(start(tmp_path, script), 60)
     assert code == 0, errors
     assert lines == ["alive", "100"]
+
+
+def test_the_private_names_are_there() -> None:
+    """The exit rule stands on two private names of the standard library; each Python that lacks one takes the way out."""
+    import concurrent.futures.thread as pool
+
+    assert callable(getattr(threading, "_register_atexit", None))
+    assert hasattr(pool, "_threads_queues")
+
+
+def test_without_the_early_hook_the_run_is_aborted_at_exit(tmp_path: Path) -> None:
+    """Executors are closed by then, so nothing could be finished: the fallback aborts, and the script ends."""
+    path = tmp_path / "script.py"
+    path.write_text("import threading\ndel threading._register_atexit\nimport atexit\n", "utf-8")
+    script = (
+        path.read_text("utf-8")
+        + HEAD
+        + """
+agent = Agent(stream_fn=scripted_stream(waits(threading.Event()) + says("never")))
+agent.prompt("go").add_done_callback(lambda run: say(type(run.exception()).__name__))
+"""
+    )
+    # concurrent.futures.thread wants the name too: it is imported before it goes.
+    path.write_text("import concurrent.futures.thread\n" + script, "utf-8")
+    process = subprocess.Popen(
+        [sys.executable, str(path)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    lines, _, code = finish(process)
+    assert (lines, code) == (["AgentAbortedError"], 0)

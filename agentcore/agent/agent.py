@@ -35,6 +35,7 @@ from agentcore.loop.config import (
     PrepareNextTurnContext,
     QueueName,
     RetryPolicy,
+    check_returned,
 )
 from agentcore.loop.event_stream import EventChannel, RunStream
 from agentcore.loop.response import default_stream
@@ -684,10 +685,12 @@ class Agent:
         plain = self._next_turn_hooks.get("prepare_next_turn")
         if plain is not None:
             update = plain(signal)
+            check_returned("prepare_next_turn", update, AgentLoopTurnUpdate)
         with_context = self._next_turn_hooks.get("prepare_next_turn_with_context")
         if with_context is None:
             return update
         over: AgentLoopTurnUpdate | None = with_context(context, signal)
+        check_returned("prepare_next_turn_with_context", over, AgentLoopTurnUpdate)
         if update is None or over is None:
             return over or update
         for name, value in vars(over).items():

@@ -136,6 +136,16 @@ class AgentLoopTurnUpdate:
     tool_context: Any = None
 
 
+def check_returned(hook: str, value: Any, expected: type) -> None:
+    """Raise if a hook gave back what nobody can use: a bool, a dict, a coroutine, …
+
+    Raises:
+        TypeError: The value is neither None nor of the class that is expected.
+    """
+    if value is not None and not isinstance(value, expected):
+        raise TypeError(f"{hook} returned a value of type {type(value).__name__}: it must return {expected.__name__}(…) or None")
+
+
 QueueName = Literal["steering", "follow_up"]
 
 _HOOKS: dict[str, tuple[str, ...]] = {

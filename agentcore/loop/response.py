@@ -61,11 +61,14 @@ def stream_assistant_response(
 
     messages = context.messages
     if config.transform_context is not None:
-        messages = config.transform_context(messages, signal)
-    convert = config.convert_to_llm or convert_to_llm
+        messages = _messages_of("transform_context", config.transform_context(messages, signal))
+    if config.convert_to_llm is None:
+        llm_messages = convert_to_llm(messages)
+    else:
+        llm_messages = _messages_of("convert_to_llm", config.convert_to_llm(messages))
     options = config.make_options(signal)
     request = _Request(
-        stream_fn or default_stream, config.model, Context(context.system_prompt, convert(messages), context.tools), options
+        stream_fn or default_stream, config.model, Context(context.system_prompt, llm_messages, context.tools), options
     )
     if config.get_api_key is not None:
         options.api_key = config.get_api_key(config.model.provider) or options.api_key
@@ -111,6 +114,11 @@ class _Answer:
 
 def _read_answer(request: _Request, config: AgentLoopConfig, signal: AbortSignal, emit: AgentEventSink) -> _Answer:
     stream = request.send()
+    if not isinstance(stream, Iterable):
+        raise TypeError(
+            f"the stream function returned a value of type {type(stream).__name__}: it must return an iterable of "
+            "AssistantMessageEvents, as a generator does"
+        )
     iterator = iter(stream)
     partial: AssistantMessage | None = None
     try:
@@ -124,7 +132,7 @@ def _read_answer(request: _Request, config: AgentLoopConfig, signal: AbortSignal
                 # the partial is another object than before, because the state shows it.
                 if partial is not None and (config.is_heard() or event.partial is not partial):  # type: ignore[union-attr]
                     partial = event.partial  # type: ignore[union-attr]
-                    emit(MessageUpdateEvent(partial, event))
+                    emit(_update_event(partial, event))
             elif kind == "start":
                 partial = event.partial  # type: ignore[union-attr]
                 emit(MessageStartEvent(partial))
@@ -141,6 +149,22 @@ def _read_answer(request: _Request, config: AgentLoopConfig, signal: AbortSignal
     if callable(result):
         return _Answer(result(), partial is not None)
     return _Answer(_cut_off(request.model, partial, signal), partial is not None)
+
+
+def _update_event(partial: AssistantMessage, event: AssistantMessageEvent) -> MessageUpdateEvent:
+    """Make the event of one delta: in a third of the time that the constructor of a frozen dataclass takes."""
+    update = object.__new__(MessageUpdateEvent)
+    attributes = update.__dict__
+    attributes["message"] = partial
+    attributes["assistant_message_event"] = event
+    attributes["type"] = "message_update"
+    return update
+
+
+def _messages_of(hook: str, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{hook} returned a value of type {type(value).__name__}: it must return the list of messages")
+    return value
 
 
 def _close(iterator: Iterator[Any], stream: Iterable[Any]) -> None:

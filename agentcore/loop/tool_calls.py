@@ -27,10 +27,13 @@ from agentcore.events import (
 )
 from agentcore.loop.config import (
     AfterToolCallContext,
+    AfterToolCallResult,
     AgentContext,
     AgentEventSink,
     AgentLoopConfig,
     BeforeToolCallContext,
+    BeforeToolCallResult,
+    check_returned,
 )
 from agentcore.loop.tool_workers import GaveUp, Job, ToolWorkers
 from agentcore.messages import AgentToolResult, AssistantMessage, TextContent, ToolCall, ToolResultMessage
@@ -355,6 +358,7 @@ def prepare_tool_call(
         args = validate_tool_arguments(tool, prepare_tool_call_arguments(tool, tool_call))
         if config.before_tool_call is not None:
             answer = config.before_tool_call(BeforeToolCallContext(assistant_message, tool_call, args, context), signal)
+            check_returned("before_tool_call", answer, BeforeToolCallResult)
             if signal.aborted:
                 return _refuse(ABORTED)
             if answer is not None and answer.block:
@@ -419,6 +423,7 @@ def finalize_executed_tool_call(
             patch = config.after_tool_call(
                 AfterToolCallContext(assistant_message, prepared.tool_call, prepared.args, result, is_error, context), signal
             )
+            check_returned("after_tool_call", patch, AfterToolCallResult)
         except Exception as error:  # the hook's: the model reads it in place of the result
             return FinalizedToolCallOutcome(prepared.tool_call, error_result(error_text(error)), True)
         if patch is not None:

@@ -35,7 +35,15 @@ from agentcore.events import (
     TurnStartEvent,
 )
 from agentcore.llm.request import StreamFn
-from agentcore.loop.config import AgentContext, AgentEventSink, AgentLoopConfig, PrepareNextTurnContext, QueueName
+from agentcore.loop.config import (
+    AgentContext,
+    AgentEventSink,
+    AgentLoopConfig,
+    AgentLoopTurnUpdate,
+    PrepareNextTurnContext,
+    QueueName,
+    check_returned,
+)
 from agentcore.loop.event_stream import RunStream, start_stream
 from agentcore.loop.response import stream_assistant_response
 from agentcore.loop.tool_calls import ExecutedToolCallBatch, execute_tool_calls
@@ -232,6 +240,7 @@ class _Run:
         if config.prepare_next_turn is None:
             return self.context
         update = config.prepare_next_turn(turn, self.signal)
+        check_returned("prepare_next_turn", update, AgentLoopTurnUpdate)
         if update is None:
             return self.context
         if update.context is not None:
