@@ -387,3 +387,36 @@ def test_a_tool_needs_an_object_of_the_class() -> None:
         agent.state.tools = ["read"]  # type: ignore[list-item]
     agent.state.tools = [echo]
     assert isinstance(agent.state.tools[0], AgentTool)
+
+
+def test_a_result_is_in_the_file_when_a_listener_raises(tmp_path: Path) -> None:
+    """C062 with a file: an agent that opens it again neither loses the result nor makes the call a second time."""
+    from agentcore.session import JsonlSessionRepo
+
+    count: list[int] = []
+
+    @tool
+    def counter() -> str:
+        """Count."""
+        count.append(1)
+        return "counted"
+
+    repo = JsonlSessionRepo(tmp_path)
+    session = repo.create(cwd=tmp_path)
+    agent = Agent(tools=[counter], stream_fn=scripted_stream(calls("counter")), session=session)
+
+    def listener(event: Any) -> None:
+        if event.type == "tool_execution_end":
+            raise ValueError("listener broke")
+
+    agent.subscribe(listener)
+    with pytest.raises(AgentRunError, match="listener broke"):
+        agent.run("go")
+    session.close()
+    stream = scripted_stream(says("fine"))
+    with repo.open(session.id) as opened:
+        again = Agent(tools=[counter], stream_fn=stream, session=opened)
+        again.run("go on")
+        assert len(opened.build_context().messages) == len(again.messages)
+    assert count == [1]
+    assert [message.role for message in stream.requests[0]] == ["user", "assistant", "toolResult", "assistant", "user"]

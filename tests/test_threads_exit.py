@@ -428,3 +428,39 @@ agent.prompt("go").add_done_callback(lambda run: say(type(run.exception()).__nam
     )
     lines, _, code = finish(process)
     assert (lines, code) == (["AgentAbortedError"], 0)
+
+
+@posix
+def test_ctrl_c_during_a_command(tmp_path: Path) -> None:
+    """C071 (b): the command and its children are ended, KeyboardInterrupt is raised, the agent is usable."""
+    script = """
+from agentcore.tools.bash import create_bash_tool
+THREADS = 1
+command = "sleep 300 | cat & echo $! > pid; echo running; wait"
+stream = scripted_stream(calls("bash", command=command), says("never"), says("back"))
+agent = Agent(tools=[create_bash_tool()], stream_fn=stream)
+def listener(event):
+    if event.type == "tool_execution_update" and "running" in str(event.partial_result.content):
+        say("running")
+
+agent.subscribe(listener)
+""" + INTERRUPTED.replace("WAIT", "agent.run('go')")
+    process = start(tmp_path, script)
+    wait_for_line(process, "running")
+    interrupt(process)
+    lines, errors, code = finish(process)
+    assert [line for line in lines if line != "running"] == ["interrupted", "idle", "aborted", "back", "0"], errors
+    assert code == 0
+    child = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 5
+    while _is_alive(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _is_alive(child)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
