@@ -23,6 +23,7 @@ from agentcore.session import (
     SessionRepairWarning,
     SqliteSessionRepo,
     SqliteSessionStorage,
+    jsonl,
     jsonl_file,
 )
 
@@ -185,6 +186,41 @@ def test_a_file_that_an_editor_wrote_anew_goes_on(tmp_path: Path) -> None:
         with pytest.raises(EntryNotStoredError, match="the file was replaced by another session while it was open"):
             session.append_message(UserMessage("d", timestamp=1))
     assert JsonlSessionStorage.open(path).index.raws == []
+
+
+def test_a_file_put_in_place_before_the_first_append(tmp_path: Path) -> None:
+    """Another file under the name, longer than ours was: it is read anew, not only behind what we knew."""
+    path = tmp_path / "s"
+    JsonlSessionStorage.create(path, cwd="/w").close()
+    with Session(JsonlSessionStorage.open(path)) as session:
+        header = path.read_text()
+        line = '{"type":"label","id":"%s","parentId":null,"timestamp":"t","targetId":"x"}\n'
+        (tmp_path / "new").write_text(header.rstrip("\n") + " " * 60 + "\n" + line % "new")
+        os.replace(tmp_path / "new", path)
+        made = session.append_message(UserMessage("a", timestamp=1))
+        assert [entry.id for entry in session.get_branch()] == ["new", made]
+
+
+def test_an_end_that_cannot_be_mended_gets_no_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the torn rest cannot be cut off, the session can be read, and an append is refused: it would be glued to the rest."""
+    path = tmp_path / "s"
+    JsonlSessionStorage.create(path, cwd="/w").close()
+    with open(path, "a") as file:
+        file.write('{"torn')
+
+    def refuse(path: str, damages: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(jsonl, "repair", refuse)
+    with pytest.warns(SessionRepairWarning):
+        session = Session(JsonlSessionStorage.open(path))
+    with pytest.raises(EntryNotStoredError, match="Permission denied; make it writable and append it again"):
+        session.append_message(UserMessage("a", timestamp=1))
+    monkeypatch.undo()
+    with pytest.warns(SessionRepairWarning):
+        session.append_message(UserMessage("a", timestamp=1))
+    session.close()
+    assert len(JsonlSessionStorage.open(path).index.raws) == 1
 
 
 def test_an_entry_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

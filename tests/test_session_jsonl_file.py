@@ -55,9 +55,7 @@ def test_a_torn_last_line_is_cut_off_and_kept_beside(tmp_path: Path) -> None:
     torn = '{"type":"message","id":"x1","par'
     path = write(tmp_path, GOOD + torn)
     size = len(torn)
-    with pytest.warns(
-        SessionRepairWarning, match=rf"damaged at the end: {size} bytes are no whole entry and are left out; .* kept in"
-    ):
+    with pytest.warns(SessionRepairWarning, match=rf"damaged: {size} bytes are no whole entry and are left out; .* kept in"):
         with Session(JsonlSessionStorage.open(path)) as session:
             assert ids(session) == ["a", "b"]
             assert session.storage.repairs != []  # type: ignore[attr-defined]
@@ -106,7 +104,7 @@ def test_nul_bytes_at_the_end_are_cut_off(tmp_path: Path, count: int) -> None:
 def test_nul_bytes_in_the_middle_are_taken_out(tmp_path: Path) -> None:
     """NULs before an entry, as an append after a crash leaves them, go; the entry stays."""
     path = write(tmp_path, GOOD.encode() + b"\0" * 40 + line("c", "b").encode())
-    with pytest.warns(SessionRepairWarning, match="the entries written onto that line are kept"):
+    with pytest.warns(SessionRepairWarning, match="the entries that stood on the same line are kept"):
         with Session(JsonlSessionStorage.open(path)) as session:
             assert ids(session) == ["a", "b", "c"]
     assert path.read_text() == GOOD + line("c", "b")

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from agentcore.codec import dumps
-from agentcore.errors import SessionError, SessionLockedError
+from agentcore.errors import SessionCorruptError, SessionError, SessionLockedError
 from agentcore.session.entries import SESSION_VERSION, RawEntry
 from agentcore.session.jsonl_file import (
     AppendFile,
@@ -21,6 +21,7 @@ from agentcore.session.jsonl_file import (
     SessionRepairWarning,
     cannot_read,
     describe_damages,
+    identity_of,
     keep_copy,
     metadata_of,
     read_added,
@@ -115,6 +116,7 @@ class JsonlSessionStorage(EntryStorage):
             hold.file = AppendFile(path, fsync=fsync, is_new=True)
             try:
                 hold.file.append(lines, 0)
+                identity = identity_of(hold.file.status())
                 if fsync == "every":
                     sync_folder(path)
             except BaseException:
@@ -130,7 +132,8 @@ class JsonlSessionStorage(EntryStorage):
         except BaseException:
             hold.let_go()
             raise
-        storage = cls(path, FileContent(list(raws), header, size=len(lines)), fsync=fsync)
+        content = FileContent(list(raws), header, size=len(lines), identity=identity, line_count=len(raws) + 1)
+        storage = cls(path, content, fsync=fsync)
         storage._keep(hold)
         return storage
 
@@ -156,7 +159,12 @@ class JsonlSessionStorage(EntryStorage):
         damaged = content = read_session_file(name)
         side_path: str | None = None
         if content.damages and not read_only:
-            damaged, content, side_path = _mend(name, content)
+            try:
+                damaged, content, side_path = _mend(name)
+            except SessionLockedError:
+                damaged = FileContent()  # most likely a line that is being written this moment: nothing to warn of
+            except OSError:
+                pass  # the damage waits for the next append
         storage = cls(name, content, fsync=fsync, read_only=read_only)
         storage._warn_of(damaged.damages, side_path)
         return storage
@@ -200,7 +208,8 @@ class JsonlSessionStorage(EntryStorage):
         if hold.file is None:
             hold.file = AppendFile(self.path, fsync=self._fsync)
         status = hold.file.status()
-        is_replaced = status.st_nlink == 0  # another file is there now, or none
+        # Another file is there now, or none.
+        is_replaced = status.st_nlink == 0 or identity_of(status) != self._content.identity
         has_changed = is_replaced or status.st_size != self._content.size or self._content.damages
         if has_changed and (is_replaced or not self._take_in_added(status.st_size)):
             self._reload(hold)
@@ -212,12 +221,14 @@ class JsonlSessionStorage(EntryStorage):
         known = self._content
         if size < known.size or known.version < SESSION_VERSION or known.damages or not known.ends_with_newline:
             return False
-        content = read_added(self.path, known)
+        try:
+            content = read_added(self.path, known)
+        except SessionCorruptError:
+            return False
         if content.damages:
             return False
         self._index.add_all(content.entries)
         content.entries = []
-        content.header = known.header
         self._content = content
         return True
 
@@ -231,7 +242,7 @@ class JsonlSessionStorage(EntryStorage):
         if content.header["id"] != self.metadata.id:
             raise OSError(None, "the file was replaced by another session while it was open")
         if content.damages:
-            damaged, content, side_path = _mend(self.path, content)
+            damaged, content, side_path = _mend(self.path)
             self._warn_of(damaged.damages, side_path)
         self._set_content(content)
         self._reopen(hold)
@@ -248,8 +259,13 @@ class JsonlSessionStorage(EntryStorage):
         lines = (dumps(raw).encode() + b"\n" for raw in (self._content.header, *self._index.raws))
         replace_file(self.path, lines)
         file = self._reopen(hold)
-        header = self._content.header
-        self._content = FileContent(header=header, size=file.status().st_size, line_count=len(self._index.raws) + 1)
+        status = file.status()
+        self._content = FileContent(
+            header=self._content.header,
+            size=status.st_size,
+            identity=identity_of(status),
+            line_count=len(self._index.raws) + 1,
+        )
         _log.info("session file %s is of version %d now; the old file is %s", self.path, SESSION_VERSION, kept)
 
     def _reopen(self, hold: _Hold) -> AppendFile:
@@ -281,21 +297,18 @@ def _nothing() -> None:
     """Let go of nothing."""
 
 
-def _mend(path: str, content: FileContent) -> tuple[FileContent, FileContent, str | None]:
+def _mend(path: str) -> tuple[FileContent, FileContent, str | None]:
     """Mend a damaged file. Returns what it held, what it holds now, and the side file with the bytes that were taken out.
 
-    Where another process is writing, or nothing may be written here, the file stays as it is: the damage waits for the next append.
+    Raises:
+        SessionLockedError: Another process is writing.
+        OSError: The file or its folder cannot be written to.
     """
+    lock = WriterLock(path)
     try:
-        lock = WriterLock(path)
-    except (SessionLockedError, OSError):
-        return content, content, None
-    try:
-        damaged = read_session_file(path)  # nobody writes any more
+        damaged = read_session_file(path)  # with the lock: nobody writes any more
         side_path = repair(path, damaged.damages) if damaged.damages else None
         return damaged, read_session_file(path), side_path
-    except OSError:
-        return content, content, None
     finally:
         lock.release()
 

@@ -53,6 +53,7 @@ class FileContent:
     header: RawEntry = field(default_factory=dict)
     version: int = 3
     size: int = 0
+    identity: tuple[int, int] | None = None  # the file's, so that another one in its place is noticed
     line_count: int = 0
     ends_with_newline: bool = True
     damages: list[Damage] = field(default_factory=list)
@@ -71,6 +72,7 @@ def read_session_file(path: str) -> FileContent:
     content = FileContent()
     try:
         with open(path, "rb") as file, collector_paused():
+            content.identity = identity_of(os.fstat(file.fileno()))
             _read_header(file, path, content)
             _read_lines(file, path, content)
     except OSError as error:
@@ -80,11 +82,16 @@ def read_session_file(path: str) -> FileContent:
 
 def read_added(path: str, known: FileContent) -> FileContent:
     """Read what has come to a file of version 3 since it was read the last time."""
-    content = FileContent(size=known.size, line_count=known.line_count)
+    content = FileContent(header=known.header, size=known.size, identity=known.identity, line_count=known.line_count)
     with open(path, "rb") as file:
         file.seek(known.size)
         _read_lines(file, path, content)
     return content
+
+
+def identity_of(status: os.stat_result) -> tuple[int, int]:
+    """Return what tells a file from another one under the same name."""
+    return status.st_dev, status.st_ino
 
 
 def read_metadata(path: str) -> SessionMetadata:
@@ -193,11 +200,9 @@ def _read_lines(file: BinaryIO, path: str, content: FileContent) -> None:
             raws, numbers = _parse_lines(block, path, content)
         else:
             numbers = None
-        if content.version < 3:
-            content.entries.extend(raws)  # they get their ids when all are there
-        else:
+        if content.version == 3:  # older ones get their ids when all are there
             _check_frames(raws, numbers, path, content)
-            content.entries.extend(raws)
+        content.entries.extend(raws)
         content.line_count += count if block.endswith(b"\n") else count + 1
         content.size += len(block)
         content.ends_with_newline = block.endswith(b"\n")
@@ -304,10 +309,9 @@ def _salvage(line: bytes, start: int, is_torn_end: bool) -> tuple[list[Any], Dam
 def describe_damages(path: str, damages: list[Damage], side_path: str | None) -> str:
     """Return what a warning says of the damages of a file."""
     lost = sum(len(damage.torn) for damage in damages)
-    where = "at the end" if len(damages) == 1 else f"at {len(damages)} places"
-    parts = [f"session file {path} was damaged {where}: {lost} bytes are no whole entry and are left out"]
+    parts = [f"session file {path} was damaged: {lost} bytes are no whole entry and are left out"]
     if any(damage.replacement for damage in damages):
-        parts.append("the entries written onto that line are kept")
+        parts.append("the entries that stood on the same line are kept")
     if side_path is not None:
         parts.append(f"the bytes are kept in {side_path}")
     return "; ".join(parts)

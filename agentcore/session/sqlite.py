@@ -153,6 +153,8 @@ class SqliteSessionStorage(EntryStorage):
     def refresh(self) -> None:
         """Take in what others have appended since the session was read."""
         with self._lock:
+            if self._is_closed:
+                raise SessionError(f"session {self.metadata.id} is closed; open it again to read on", code="closed")
             self._take_in()
 
     def close(self) -> None:
