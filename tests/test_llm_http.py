@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import ssl
@@ -451,6 +452,23 @@ def test_a_wrong_base_url_is_an_error_that_says_so(base_url: str) -> None:
     message = failing(Model("m", provider="local", base_url=base_url))
     assert "base_url" in message.error_message and "\n" not in message.error_message
     assert message.error_retryable is False
+
+
+def test_a_key_in_a_wrong_base_url_does_not_show() -> None:
+    """What a URL holds before its `@` and behind its `?` is in no text."""
+    message = failing(Model("m", provider="local", base_url="http://sk-secret-1@exa mple.com/v1?key=sk-secret-2"))
+    assert message.error_message == (
+        "'http://exa mple.com/v1/chat/completions' is no URL that a request can go to: correct base_url"
+    )
+
+
+def test_a_socks_proxy_without_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SOCKS proxy that cannot be used is an error that says what to install."""
+    if importlib.util.find_spec("socks") is not None:
+        pytest.skip("PySocks is installed")
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1080")
+    message = failing(Model("m", provider="local", base_url="http://10.255.255.1/v1"))
+    assert message.error_message == ("a SOCKS proxy needs one more package: pip install 'requests[socks]', or unset ALL_PROXY")
 
 
 def test_a_server_that_speaks_no_http_is_an_error_that_says_so() -> None:

@@ -220,6 +220,19 @@ def test_calls_never_share_an_id_and_always_have_one() -> None:
     assert len(set(ids)) == 2 and all(ids)
 
 
+def test_a_call_with_bare_text_is_never_run() -> None:
+    """A call of a tool that takes text, which was not asked for, keeps its name, and its text apart."""
+    piece = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "g", "input": "a b"}}
+    assert calls_of(read(chunk({"tool_calls": [piece]}), CALLS)) == [("c", "g", {}, "a b")]
+
+
+def test_an_error_in_the_choice_is_an_error() -> None:
+    """A gateway that reports a failure inside the choice, with a finish_reason beside it, is heard."""
+    message = read(chunk({"content": "a"}), chunk({}, "error", error={"code": 502, "message": "upstream broke"}))
+    assert (message.stop_reason, message.error_kind, message.text) == ("error", "server", "a")
+    assert "upstream broke" in (message.error_message or "")
+
+
 def test_a_piece_after_the_index_changed_finds_its_call() -> None:
     """Interleaved pieces go to the call of their index; without index and id they go to the last one."""
     message = read(

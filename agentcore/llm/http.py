@@ -395,6 +395,8 @@ class HttpAnswer:
             if not self._is_at_end:
                 self._raw.close()
             self._raw.release_conn()
+        except (OSError, urllib3.exceptions.HTTPError):
+            pass  # it was broken already; nothing is left of it
         finally:
             self._guard.close()
 
@@ -436,7 +438,7 @@ def post(
         proxies = _proxies_for(url)
     except (requests.RequestException, ValueError) as error:
         raise RequestFailed(
-            Failure("setup", False, f"{_without_query(url)!r} is no URL that a request can go to: correct base_url")
+            Failure("setup", False, f"{_without_secrets(url)!r} is no URL that a request can go to: correct base_url")
         ) from error
     prepared.headers = cast(Any, {"Content-Length": str(len(body)), **headers})
     prepared.body = body
@@ -477,8 +479,10 @@ def host_of(url: str) -> str:
         return "the server"
 
 
-def _without_query(url: str) -> str:
-    return url.partition("?")[0]
+def _without_secrets(url: str) -> str:
+    """Return a URL without what may hold a key: the query, and what stands before an `@`."""
+    scheme, mark, rest = url.partition("?")[0].partition("://")
+    return scheme + mark + rest.rpartition("@")[2]
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
@@ -525,6 +529,8 @@ def _send_failure(error: BaseException, host: str, connect_timeout: float | None
         return Failure("network", False, f"no TLS connection to {host}: check that base_url is right, https or http")
     if _has(causes, http.client.HTTPException):
         return Failure("protocol", False, f"{host} does not answer in HTTP: check that base_url is right, https or http")
+    if isinstance(error, requests.exceptions.InvalidSchema) and "SOCKS" in str(error):
+        return Failure("setup", False, "a SOCKS proxy needs one more package: pip install 'requests[socks]', or unset ALL_PROXY")
     if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema)):
         return Failure("setup", False, f"base_url does not lead to a host: it must look like http://{host}/v1")
     if isinstance(error, requests.exceptions.InvalidHeader):

@@ -451,10 +451,13 @@ class _Reader:
             if reason:
                 self.finish_reason = str(reason)
                 self.answer.expect_end()
+                if usage is None:
+                    self._read_groq_usage(chunk)
             if choice.get("usage"):
                 self._read_usage(choice["usage"])
-            if chunk.get("error"):
-                raise RequestFailed(classify_error(chunk["error"]))
+            error = chunk.get("error") or choice.get("error")
+            if error:
+                raise RequestFailed(classify_error(error))
 
     def _read_head(self, chunk: dict[str, Any]) -> bool:
         message = self.message
@@ -523,7 +526,9 @@ class _Reader:
     def _read_call(self, piece: dict[str, Any]) -> Iterator[AssistantMessageEvent]:
         function = piece.get("function")
         if not isinstance(function, dict):
-            function = {}
+            # A call of a tool that takes bare text: never asked for, but not to be taken for a call without a name.
+            custom = piece.get("custom")
+            function = {"name": custom.get("name"), "arguments": custom.get("input")} if isinstance(custom, dict) else {}
         id = piece.get("id")
         id = id if isinstance(id, str) else ""
         name = function.get("name")

@@ -276,7 +276,7 @@ class _Exchange:
             url,
             headers,
             body,
-            connect_timeout=options.connect_timeout,
+            connect_timeout=options.connect_timeout or None,
             timeout=options.timeout or None,
             signal=self.signal,
             on_guard=self._set_guard,
