@@ -19,6 +19,7 @@ NAMES = (
     "parallel_tools",
     "many_agents",
     "import_time",
+    "session",
 )
 
 
