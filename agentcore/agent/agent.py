@@ -77,6 +77,16 @@ class _Hook:
         agent._hooks[self._name] = hook
 
 
+class _RunHook(_Hook):
+    """A hook around a run, which is the agent's own and not the loop's."""
+
+    _NAMES: ClassVar = {"before_run": ("prompts", "signal"), "after_run": ()}
+
+    def __set__(self, agent: Agent, hook: Callable[..., Any] | None) -> None:
+        agent._run_hooks[self._name] = hook if hook is None else fit_callback(hook, self._NAMES[self._name], what=self._name)
+        agent._hooks[self._name] = hook
+
+
 class _NextTurnHook(_Hook):
     """The two hooks after a turn share one of the loop's."""
 
@@ -121,6 +131,11 @@ class Agent:
         session_id, thinking_budgets, transport, max_retry_delay_ms: See `StreamOptions`.
         stream_options: How requests are made.
 
+    Four more hooks, for what is built on top of an agent, are attributes alone: `before_request` and `recover`, see
+    `AgentLoopConfig`; `before_run(prompts, signal)`, on the run thread before anything is told: it may change the settings and the
+    transcript, and returns the messages to begin with (None: as they are); what it raises is raised by the run, in which nothing
+    has happened then; `after_run()`, when the agent is idle again, before anybody who waits for the run is told.
+
     Raises:
         TypeError: A hook needs more arguments than there are, a tool is none, …
 
@@ -139,6 +154,10 @@ class Agent:
     before_tool_call = _Hook()
     after_tool_call = _Hook()
     should_stop_after_turn = _Hook()
+    before_request = _Hook()
+    recover = _Hook()
+    before_run = _RunHook()
+    after_run = _RunHook()
     prepare_next_turn = _NextTurnHook()
     prepare_next_turn_with_context = _NextTurnHook()
 
@@ -205,6 +224,7 @@ class Agent:
         )
         self._hooks: dict[str, Callable[..., Any] | None] = {}
         self._next_turn_hooks: dict[str, Callable[..., Any] | None] = {}
+        self._run_hooks: dict[str, Callable[..., Any] | None] = {}
         self.convert_to_llm = convert_to_llm
         self.transform_context = transform_context
         self.get_api_key = get_api_key
@@ -608,11 +628,21 @@ class Agent:
             self._run = None
             self._state.settle()
             self._update_listeners()
+        after_run = self._run_hooks.get("after_run")
+        if after_run is not None:
+            try:
+                after_run()
+            except Exception:
+                _log.exception("a hook after a run raised")
 
     def _play(
         self, run: Run, prompts: list[AgentMessage] | None, skips_steering: bool, channel: EventChannel | None
     ) -> list[AgentMessage]:
         """Run the loop; a failure becomes a message. Runs on the run thread."""
+        before_run = self._run_hooks.get("before_run")
+        if before_run is not None:
+            changed = before_run(prompts, run.signal)
+            prompts = prompts if changed is None else changed
         emit = self._make_emit(run.signal, channel)
         state = self._state
         config = self._make_config(run, skips_steering, channel is not None)

@@ -152,6 +152,8 @@ _HOOKS: dict[str, tuple[str, ...]] = {
     "convert_to_llm": ("messages",),
     "transform_context": ("messages", "signal"),
     "get_api_key": ("provider",),
+    "before_request": ("context", "signal"),
+    "recover": ("message", "context"),
     "before_tool_call": ("context", "signal"),
     "after_tool_call": ("context", "signal"),
     "prepare_next_turn": ("context", "signal"),
@@ -171,6 +173,11 @@ class AgentLoopConfig:
         convert_to_llm: `(messages)`: what the model gets of the transcript. Default: `agentcore.transcript.convert_to_llm`.
         transform_context: `(messages, signal)`: before that, for one request: may prune or add messages. The transcript stays.
         get_api_key: `(provider)`: asked before every request; None or an empty string leave `api_key` as it is.
+        before_request: `(context, signal)`: once a turn, when all messages of the turn are in the context, which it may change in
+            place.
+        recover: `(message, context)`: asked once for an answer that failed for good. May return a function of `(signal)`: the
+            failed answer then leaves the transcript, the function changes the context in place, and if it returns true the answer
+            is asked for again.
         before_tool_call: `(context, signal)` → `BeforeToolCallResult` or None.
         after_tool_call: `(context, signal)` → `AfterToolCallResult` or None.
         prepare_next_turn: `(context, signal)` → `AgentLoopTurnUpdate` or None. After each turn, the last one too, but for a
@@ -198,6 +205,8 @@ class AgentLoopConfig:
     convert_to_llm: Callable[..., list[Message]] | None = None
     transform_context: Callable[..., list[AgentMessage]] | None = None
     get_api_key: Callable[..., str | None] | None = None
+    before_request: Callable[..., object] | None = None
+    recover: Callable[..., Callable[[AbortSignal], bool] | None] | None = None
     before_tool_call: Callable[..., BeforeToolCallResult | None] | None = None
     after_tool_call: Callable[..., AfterToolCallResult | None] | None = None
     prepare_next_turn: Callable[..., AgentLoopTurnUpdate | None] | None = None

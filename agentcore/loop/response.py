@@ -1,16 +1,18 @@
 """One answer of the model: the request is made, its events are told, and it is asked for again if it broke off.
 
-    transform_context → convert_to_llm → get_api_key → stream function → StartEvent … DoneEvent | ErrorEvent
-                                                            ▲                             │ failed, may be tried again
-                                                            └──────── pause ◄─────────────┘ RetryEvent
+    before_request → transform_context → convert_to_llm → get_api_key → stream function → StartEvent … DoneEvent | ErrorEvent
+                          ▲                                                  ▲                               │ failed
+                          │                                                  └───── pause ◄── may be tried again: RetryEvent
+                          └────────────────────────────────────────────────────── recover ◄── once, if it knows what to do
 
 The stream is read in step: the next event is asked for when all listeners have had the last one.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +59,39 @@ def stream_assistant_response(
     Raises:
         Exception: A hook, the stream function or whoever is told raised; it comes as it is.
     """
+    if config.before_request is not None:
+        config.before_request(context, signal)
+    request = _make_request(context, config, signal, stream_fn)
+    attempt = 1
+    may_recover = True
+    while True:
+        answer = _read_answer(request, config, signal, emit)
+        message = answer.message
+        delay = _delay_before_next_try(answer, attempt, config.retry, signal)
+        recover = _find_recovery(message, context, config, signal) if delay is None and may_recover else None
+        _finish(answer, config, emit, is_kept=delay is None and recover is None)
+        if recover is not None:
+            may_recover = False
+            if recover(signal):
+                request = _make_request(context, config, signal, stream_fn)
+                attempt = 1
+                continue
+            message = aborted_message(config.model) if signal.aborted else copy.copy(message)
+            _finish(_Answer(message, has_begun=False), config, emit, is_kept=True)
+            break
+        if delay is None:
+            break
+        emit(_retry_event(message, attempt, delay, config.retry))
+        if signal.wait(delay):
+            message = aborted_message(config.model)
+            _finish(_Answer(message, has_begun=False), config, emit, is_kept=True)
+            break
+        attempt += 1
+    context.messages.append(message)
+    return message
+
+
+def _make_request(context: AgentContext, config: AgentLoopConfig, signal: AbortSignal, stream_fn: StreamFn | None) -> _Request:
     from agentcore.transcript import convert_to_llm
 
     messages = context.messages
@@ -72,22 +107,7 @@ def stream_assistant_response(
     )
     if config.get_api_key is not None:
         options.api_key = config.get_api_key(config.model.provider) or options.api_key
-    attempt = 1
-    while True:
-        answer = _read_answer(request, config, signal, emit)
-        message = answer.message
-        delay = _delay_before_next_try(answer, attempt, config.retry, signal)
-        _finish(answer, config, emit, is_kept=delay is None)
-        if delay is None:
-            break
-        emit(_retry_event(message, attempt, delay, config.retry))
-        if signal.wait(delay):
-            message = aborted_message(config.model)
-            _finish(_Answer(message, has_begun=False), config, emit, is_kept=True)
-            break
-        attempt += 1
-    context.messages.append(message)
-    return message
+    return request
 
 
 @dataclass
@@ -207,6 +227,14 @@ def _finish(answer: _Answer, config: AgentLoopConfig, emit: AgentEventSink, *, i
     if is_kept:
         config.record(message)
     emit(MessageEndEvent(message))
+
+
+def _find_recovery(
+    message: AssistantMessage, context: AgentContext, config: AgentLoopConfig, signal: AbortSignal
+) -> Callable[[AbortSignal], bool] | None:
+    if message.stop_reason != "error" or config.recover is None or signal.aborted:
+        return None
+    return config.recover(message, context)
 
 
 def _delay_before_next_try(answer: _Answer, attempt: int, policy: RetryPolicy | None, signal: AbortSignal) -> float | None:
