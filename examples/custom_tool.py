@@ -5,7 +5,7 @@ The model here plays a script (`agentcore.testing`), so that the example runs an
 
 from typing import Literal
 
-from agentcore import Agent, tool
+from agentcore import Agent, ToolResultMessage, tool
 from agentcore.testing import calls, says, scripted_stream
 
 
@@ -31,7 +31,7 @@ answer = agent.run("What will the weather be in Oslo and Bergen?")
 
 print(forecast.parameters["properties"]["city"])
 for message in agent.messages:
-    if message.role == "toolResult":
+    if isinstance(message, ToolResultMessage):
         print("failed:" if message.is_error else "result:", message.text.splitlines()[0])
 print(answer.text)
 

@@ -11,8 +11,10 @@ from agentcore import (
     BeforeToolCallContext,
     BeforeToolCallResult,
     TextContent,
+    ToolResultMessage,
     tool,
 )
+from agentcore.messages import content_text
 from agentcore.testing import calls, says, scripted_stream
 
 
@@ -33,7 +35,8 @@ def hide_addresses(context: AfterToolCallContext) -> AfterToolCallResult | None:
     """Change what the model gets to see."""
     if context.is_error:
         return None
-    text = " ".join("***" if "@" in word else word for word in context.result.content[0].text.split())  # type: ignore[union-attr]
+    words = content_text(context.result.content).split()
+    text = " ".join("***" if "@" in word else word for word in words)
     return AfterToolCallResult(content=[TextContent(text)])
 
 
@@ -48,7 +51,7 @@ agent = Agent(
 agent.prompt("Who works here, and for how much?").result(timeout=30)
 
 for message in agent.messages:
-    if message.role == "toolResult":
+    if isinstance(message, ToolResultMessage):
         print(message.text)
 print(f"{len(model.requests)} request")
 

@@ -6,7 +6,7 @@ Going back to an earlier entry and asking something else makes a branch; nothing
 import tempfile
 from pathlib import Path
 
-from agentcore import Agent, JsonlSessionRepo
+from agentcore import Agent, JsonlSessionRepo, convert_to_llm
 from agentcore.testing import says, scripted_stream
 
 MODEL = "openai/gpt-5-mini"  # is stored with each answer, though it is a script that answers here
@@ -25,7 +25,7 @@ with tempfile.TemporaryDirectory() as folder:
         metadata = session.get_metadata()
 
     with repo.open(metadata) as session:
-        for message in session.build_context().messages:
+        for message in convert_to_llm(session.build_context().messages):
             print(f"{message.role:>9}: {message.text}")
         print(len(session.get_entries()), "entries in", len(list(Path(folder).rglob("*.jsonl"))), "file")
 

@@ -6,7 +6,7 @@ model would stop. Both may be sent from any thread.
 
 import threading
 
-from agentcore import Agent, tool
+from agentcore import Agent, convert_to_llm, tool
 from agentcore.testing import calls, says, scripted_stream
 
 digging, steered = threading.Event(), threading.Event()
@@ -40,7 +40,7 @@ threading.Thread(target=change_your_mind).start()
 run = agent.prompt("Dig holes all over the place.")
 run.result(timeout=30)
 
-for message in agent.messages:
+for message in convert_to_llm(agent.messages):
     print(f"{message.role:>10}: {message.text or 'calls dig'}")
 
 # It prints:

@@ -5,6 +5,7 @@ aborts the run.
 """
 
 from agentcore import Agent, tool
+from agentcore.messages import content_text
 from agentcore.testing import calls, says, scripted_stream
 
 
@@ -28,7 +29,7 @@ with agent.stream("How much is 17 and 25?") as events:
         elif event.type == "tool_execution_start":
             print(f"{event.tool_name}{event.args} …")
         elif event.type == "tool_execution_end":
-            print(f"… {event.result.content[0].text}")
+            print(f"… {content_text(event.result.content)}")
 
 # It prints:
 # Let me see. |
