@@ -20,6 +20,7 @@ NAMES = (
     "many_agents",
     "import_time",
     "session",
+    "tool_overhead",
 )
 
 
