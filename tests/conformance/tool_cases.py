@@ -34,6 +34,7 @@ from agentcore.tools.agent_tool import AgentTool
 from agentcore.tools.arguments import validate_tool_arguments
 from agentcore.tools.environment import LocalEnvironment
 from tests.conformance.cases import Difference, check, expand, put_tokens, with_difference
+from tests.conformance.tool_texts import call_of, put_our_texts, without_foreign_faults
 
 PATIENCE = 30.0
 _FULL_OUTPUT = re.compile(r"Full output: ([^\n]+?)\]")
@@ -204,6 +205,7 @@ def check_tool_case(
     outcome: dict[str, Any],
     differences: Mapping[str, Difference],
     *,
+    rule: Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], Difference | None] = lambda given, recorded, ours: None,
     shorten: Callable[[str], str] = lambda text: "",
 ) -> None:
     """Compare what came of a case with the recording, or with ours where the case is listed.
@@ -211,10 +213,16 @@ def check_tool_case(
     A listed difference names places in `{"expected": …}` or `{"error": …}` as a whole: `"error.message"`, `"" ` for all of it.
 
     Args:
+        rule: `(input, recording, outcome)`: the difference that a kind of cases makes, for one that is not listed by name; None if
+            it is not of that kind. It may fail the test.
         shorten: What of an error text is compared in `text` cases; by default nothing.
     """
     recorded = {key: copy.deepcopy(case[key]) for key in ("expected", "error") if key in case}
-    wanted = with_difference(recorded, differences.get(case["name"]))
+    given = expand(case["input"])
+    put_our_texts(recorded, call_of(given))
+    difference = differences.get(case["name"]) or rule(given, recorded, outcome)
+    wanted = without_foreign_faults(with_difference(recorded, difference))
+    outcome = without_foreign_faults(outcome)
     ours = {"error": outcome["error"]} if "error" in outcome else {"expected": outcome}
     if "error" in wanted and "error" in ours:
         _drop_what_is_not_compared(wanted["error"], ours["error"])
