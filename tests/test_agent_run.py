@@ -293,3 +293,31 @@ def test_a_thread_that_cannot_be_started_leaves_the_agent_idle(monkeypatch: pyte
             agent.prompt("hi")
     assert agent.active_run is None and not agent.state.is_streaming
     assert agent.run("hi").text == "ok"
+
+
+def test_runs_that_start_each_other_leave_nothing_behind() -> None:
+    """A chain of done callbacks neither grows the chain of runs nor keeps waiters that gave up."""
+    from agentcore.loop.run import current_runs
+
+    lengths: list[int] = []
+    finished = threading.Event()
+    agent = Agent(stream_fn=lambda *args: scripted_stream(says("ok"))(*args))
+    agent.subscribe(lambda event: lengths.append(len(current_runs.get())) if event.type == "agent_start" else None)
+
+    def again(run: Any) -> None:
+        if len(lengths) < 30:
+            agent.prompt("more").add_done_callback(again)
+        else:
+            finished.set()
+
+    agent.prompt("go").add_done_callback(again)
+    assert finished.wait(10)
+    assert lengths == [1] * 30
+    gate = threading.Event()
+    agent.stream_fn = scripted_stream(waits(gate) + says("ok"))
+    run = agent.prompt("go")
+    for _ in range(100):
+        assert not run.wait(0)
+    assert run._waiters == []
+    gate.set()
+    assert run.wait(5)

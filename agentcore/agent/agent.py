@@ -446,7 +446,11 @@ class Agent:
         channel = EventChannel()
         run = self._make_run(self._to_messages(prompt, images), False, channel)
         stream = RunStream(run, channel)  # before the start: whatever comes between, the stream is left and the run aborted
-        self._begin(run, detached)
+        try:
+            self._begin(run, detached)
+        except BaseException:
+            stream.discard()
+            raise
         return stream
 
     def abort(self, reason: object = None) -> None:

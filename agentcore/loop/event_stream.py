@@ -9,6 +9,7 @@ the run goes on by itself, and the remaining events are queued for the reader.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -167,11 +168,21 @@ class RunStream:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close()
 
+    def discard(self) -> None:
+        """Forget the stream of a run that has not started."""
+        self._is_over = True
+
     def __del__(self) -> None:
-        # Whoever breaks out of the loop and drops the stream leaves it too; nobody waits here.
-        if not self._is_over:
-            self._channel.close()
-            self.run.abort("the stream was left")
+        # Whoever breaks out of the loop and drops the stream leaves it too. Garbage collection may come at any moment, on a
+        # thread that holds one of our locks: so another thread takes them, and nobody waits here.
+        if not self._is_over and not self.run.done():
+            with contextlib.suppress(RuntimeError):  # the interpreter goes down, and settles all runs itself
+                threading.Thread(target=_leave, args=(self.run, self._channel), name="agentcore-leave", daemon=True).start()
+
+
+def _leave(run: Run, channel: EventChannel) -> None:
+    channel.close()
+    run.abort("the stream was left")
 
 
 def start_stream(

@@ -272,7 +272,10 @@ class Run:
             if waiter.acquire(timeout=slice_):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
-                return self._is_settled
+                with self._lock:
+                    if waiter in self._waiters:  # else it has settled just now
+                        self._waiters.remove(waiter)
+                    return self._is_settled
 
     def settle_interrupted(self) -> None:
         """Abort, and wait no longer than it takes to give up a tool."""
@@ -300,7 +303,8 @@ class Run:
             if self._is_withdrawn:
                 return
             self._has_begun = True
-        current_runs.set((*current_runs.get(), self))
+        # Only those that are still going: runs that start each other in done callbacks must not grow a chain without end.
+        current_runs.set((*(run for run in current_runs.get() if not run.done()), self))
         current_tool_signal.set(None)
         assert self._work is not None
         error: BaseException | None = None
