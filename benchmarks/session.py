@@ -21,7 +21,7 @@ from pathlib import Path
 from agentcore.codec import decode_tagged
 from agentcore.messages import AssistantMessage, TextContent, Usage, UserMessage
 from agentcore.session import JsonlSessionStorage, Session
-from benchmarks.frame import Options, Row, in_turns, wall_seconds
+from benchmarks.frame import Options, Row, cpu_seconds, in_turns, wall_seconds
 
 TITLE = "Sessions"
 TEXT = 'The quick brown fox jumps over the lazy dog, "again", and then\nit is noted down here. ' * 10
@@ -92,7 +92,7 @@ def _append_behind(folder: Path, count: int) -> float:
     with Session(JsonlSessionStorage.open(path, fsync="never")) as session:
         size = path.stat().st_size
         gc.freeze()  # the collector's walks over the entries are another matter
-        spent = wall_seconds(lambda: [session.append_message(message) for _ in range(1000)])
+        spent = cpu_seconds(lambda: [session.append_message(message) for _ in range(1000)])
         gc.unfreeze()
     os.truncate(path, size)
     return spent * 1e6 / 1000
@@ -115,30 +115,30 @@ def _reads(options: Options, folder: Path) -> list[Row]:
 
     mine, bare, mine_small = in_turns(
         options.rounds,
-        lambda: wall_seconds(lambda: JsonlSessionStorage.open(big_path, read_only=True)),
-        lambda: wall_seconds(loads),
-        lambda: wall_seconds(open_small),
+        lambda: cpu_seconds(lambda: JsonlSessionStorage.open(big_path, read_only=True)),
+        lambda: cpu_seconds(loads),
+        lambda: cpu_seconds(open_small),
     )
     rows = [
-        Row(f"open {count:,} entries / json.loads on each line", "s", mine, bare, goal=2.0),
-        Row(f"open {count:,} entries / a hundred times {small:,}", "s", mine, mine_small, goal=1.2),
+        Row(f"open {count:,} entries / json.loads on each line", "s CPU", mine, bare, goal=2.0),
+        Row(f"open {count:,} entries / a hundred times {small:,}", "s CPU", mine, mine_small, goal=1.2),
     ]
     whole = Session(JsonlSessionStorage.open(big_path, read_only=True))
     raws = whole.storage.index.raws
     few = open_small()
     mine, bare, mine_small = in_turns(
         options.rounds,
-        lambda: wall_seconds(whole.build_context),
-        lambda: wall_seconds(lambda: [decode_tagged(raw["message"]) for raw in raws]),
-        lambda: wall_seconds(lambda: [session.build_context() for session in few]),
+        lambda: cpu_seconds(whole.build_context),
+        lambda: cpu_seconds(lambda: [decode_tagged(raw["message"]) for raw in raws]),
+        lambda: cpu_seconds(lambda: [session.build_context() for session in few]),
     )
-    rows.append(Row(f"context of {count:,} entries / a bare loop", "s", mine, bare, goal=1.3))
-    rows.append(Row(f"context of {count:,} entries / a hundred times {small:,}", "s", mine, mine_small, goal=1.2))
+    rows.append(Row(f"context of {count:,} entries / a bare loop", "s CPU", mine, bare, goal=1.3))
+    rows.append(Row(f"context of {count:,} entries / a hundred times {small:,}", "s CPU", mine, mine_small, goal=1.2))
     few.clear()
     branch = Session(JsonlSessionStorage.open(branch_path, read_only=True))
     assert len(branch.build_context().messages) == 2001
-    spent = in_turns(options.rounds, lambda: wall_seconds(branch.build_context) * 1000)[0]
-    rows.append(Row(f"context of 2,000 entries in {count:,}", "ms", spent, goal=50.0))
+    spent = in_turns(options.rounds, lambda: cpu_seconds(branch.build_context) * 1000)[0]
+    rows.append(Row(f"context of 2,000 entries in {count:,}", "ms CPU", spent, goal=50.0))
     rows.append(Row("memory per entry", "bytes", [_memory(lambda: JsonlSessionStorage.open(big_path, read_only=True), count)]))
     rows[-1].note = f"a line of the file has {big_path.stat().st_size // count} bytes"
     return rows
