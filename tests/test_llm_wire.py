@@ -246,6 +246,25 @@ def test_an_error_inside_the_stream_is_judged_like_a_status() -> None:
     assert (message.error_kind, message.error_retryable) == ("server", True)
 
 
+def test_a_timeout_that_the_provider_reports_is_told_in_its_words() -> None:
+    """An error event about a timeout on the provider's side is no stall of the stream."""
+    with SseServer(says("half") + fails("upstream request timed out", code="timeout_error")) as server:
+        message = message_of(ask(server.model()))
+    assert "upstream request timed out" in message.error_message and "stalled" not in message.error_message
+    assert (message.error_kind, message.error_retryable) == ("timeout", True)
+
+
+@pytest.mark.slow
+def test_an_error_body_that_never_ends_is_not_waited_for() -> None:
+    """What came of an error's body within five seconds is enough."""
+    drip = itertools.chain(['{"error": "no such'], itertools.cycle([" ", 0.5]))
+    with SseServer(answer(drip, status=400)) as server:
+        begun = time.monotonic()
+        message = message_of(ask(server.model()))
+        assert 4 < time.monotonic() - begun < 9
+    assert "no such" in message.error_message
+
+
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 def test_a_stalled_stream_fails_in_time(framing: Any) -> None:
     """C008: pings keep the connection open, but not the answer; the failure is retryable and names the setting."""

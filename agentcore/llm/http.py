@@ -26,6 +26,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -51,6 +52,10 @@ class RequestFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
         self.failure = failure
+
+
+class ReadTimedOut(RequestFailed):
+    """The next bytes of a body did not come in time."""
 
 
 class RequestAborted(Exception):
@@ -349,17 +354,22 @@ class HttpAnswer:
             self._is_at_end = True
             if self._signal is not None and self._signal.aborted:
                 return b""
-            raise RequestFailed(_read_failure(error, self.host)) from error
+            raise _read_failure(error, self.host) from error
         if not got:
             self._is_at_end = True
         return got
 
-    def read_text(self, limit: int = 65536) -> str:
-        """Return the body as text, at most about `limit` bytes of it; what came, if it breaks off."""
+    def read_text(self, limit: int = 65536, seconds: float = 5.0) -> str:
+        """Return the body as text: at most `limit` bytes of it, and what came within `seconds`, if it does not end."""
         pieces: list[bytes] = []
         size = 0
+        deadline = time.monotonic() + seconds
         try:
-            while size < limit and (got := self.read()):
+            while size < limit and (left := deadline - time.monotonic()) > 0:
+                self.set_timeout(left)
+                got = self.read()
+                if not got:
+                    break
                 pieces.append(got)
                 size += len(got)
         except RequestFailed:
@@ -538,9 +548,9 @@ def _send_failure(error: BaseException, host: str, connect_timeout: float | None
     return Failure("network", True, f"connection error with {host} ({type(error).__name__}): check the network and base_url")
 
 
-def _read_failure(error: BaseException, host: str) -> Failure:
+def _read_failure(error: BaseException, host: str) -> RequestFailed:
     if _has(_causes(error), urllib3.exceptions.ReadTimeoutError, TimeoutError):
-        return Failure("timeout", True, f"{host} stalled in the middle of its answer: timed out")
+        return ReadTimedOut(Failure("timeout", True, f"{host} stalled in the middle of its answer: timed out"))
     if isinstance(error, urllib3.exceptions.DecodeError):
-        return Failure("protocol", True, f"the answer of {host} is not encoded as its headers say")
-    return Failure("network", True, f"connection broken: {host} broke off in the middle of its answer")
+        return RequestFailed(Failure("protocol", True, f"the answer of {host} is not encoded as its headers say"))
+    return RequestFailed(Failure("network", True, f"connection broken: {host} broke off in the middle of its answer"))

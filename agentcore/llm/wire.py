@@ -54,7 +54,7 @@ from agentcore.llm.assembly import Assembly
 from agentcore.llm.failures import Failure, classify, classify_error, truncate_error_text
 from agentcore.llm.failures import error_text as failure_text
 from agentcore.llm.history import plain_body, write_body
-from agentcore.llm.http import HttpAnswer, RequestAborted, RequestFailed, SocketGuard, host_of, post
+from agentcore.llm.http import HttpAnswer, ReadTimedOut, RequestAborted, RequestFailed, SocketGuard, host_of, post
 from agentcore.llm.keys import WITHOUT_KEY, brings_own_key, find_key, mask, missing_key_text, secrets_in
 from agentcore.llm.request import Context, ProviderResponse, StreamOptions
 from agentcore.llm.retry import make_final, pause_before_retry
@@ -295,7 +295,6 @@ class _Exchange:
         raise RequestFailed(self._refusal(http, url))
 
     def _refusal(self, http: HttpAnswer, url: str) -> Failure:
-        http.set_timeout(5.0)
         text = http.read_text(MAX_ERROR_BYTES)
         self._heed()
         self.close()
@@ -335,13 +334,9 @@ class _Exchange:
                     last = event
                     break
                 yield event
-        except StalledStream:
-            raise self._stalled(http) from None
-        except RequestFailed as error:
+        except (StalledStream, ReadTimedOut):
             self._heed()
-            if error.failure.kind == "timeout":
-                raise self._stalled(http) from None
-            raise
+            raise self._stalled(http) from None
         # A body that an abort shut looks like a good end, so the signal decides, before anything else.
         self._heed()
         if last is None:
@@ -371,15 +366,12 @@ class _Exchange:
             pieces = iter((head,))
             return lambda: next(pieces, b"") or http.read()
         self._heed()
-        http.set_timeout(5.0)
         text = (head + http.read_text(MAX_ERROR_BYTES).encode()).decode("utf-8", "replace")
         self._heed()
         said = failure_text(text) or "an empty body"
         what = f"{http.status} with {content_type or 'no content type'} instead of an event stream"
-        failure = None
-        if start[:1] in (b"{", b"["):
-            failure = classify_error(text)
-        kind: ErrorKind = failure.kind if failure is not None and failure.kind not in ("unknown", "server") else "protocol"
+        judged = classify_error(text).kind if start[:1] in (b"{", b"[") else "protocol"
+        kind: ErrorKind = "protocol" if judged in ("unknown", "server") else judged
         raise RequestFailed(Failure(kind, False, f"{what}: {truncate_error_text(said, 1000)}; check base_url", http.status))
 
     # --- the end -----------------------------------------------------------------------------------------------------
