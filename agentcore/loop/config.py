@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from agentcore.abort import AbortSignal
 from agentcore.callbacks import fit_callback
 from agentcore.custom_messages import AgentMessage
 from agentcore.events import AgentEvent
+from agentcore.lazy_dataclasses import dataclass
 from agentcore.llm.request import StreamOptions
 from agentcore.messages import (
     AgentToolResult,

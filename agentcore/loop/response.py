@@ -13,11 +13,11 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from agentcore.abort import AbortSignal
 from agentcore.events import AssistantMessageEvent, MessageEndEvent, MessageStartEvent, MessageUpdateEvent, RetryEvent
+from agentcore.lazy_dataclasses import dataclass
 from agentcore.llm.request import Context, StreamFn, StreamOptions
 from agentcore.loop.config import AgentContext, AgentEventSink, AgentLoopConfig, RetryPolicy
 from agentcore.messages import AssistantMessage

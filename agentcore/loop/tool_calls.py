@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Union
 
 from agentcore.abort import AbortSignal
+from agentcore.callbacks import fit_callback
 from agentcore.events import (
     MessageEndEvent,
     MessageStartEvent,
@@ -25,6 +26,7 @@ from agentcore.events import (
     ToolExecutionStartEvent,
     ToolExecutionUpdateEvent,
 )
+from agentcore.lazy_dataclasses import dataclass
 from agentcore.loop.config import (
     AfterToolCallContext,
     AfterToolCallResult,
@@ -374,7 +376,8 @@ def prepare_tool_call_arguments(tool: AgentTool, tool_call: ToolCall) -> ToolCal
     """Return the call with its arguments as `tool.prepare_arguments` makes them; the call itself stays as it is."""
     if tool.prepare_arguments is None:
         return tool_call
-    arguments = tool.prepare_arguments(tool_call.arguments)
+    prepare = fit_callback(tool.prepare_arguments, ("args",), what=f"prepare_arguments of the tool {tool.name!r}")
+    arguments = prepare(tool_call.arguments)
     if arguments is tool_call.arguments:
         return tool_call
     return ToolCall(tool_call.id, tool_call.name, arguments)
