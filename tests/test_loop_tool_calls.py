@@ -399,3 +399,26 @@ def test_without_workers_a_call_runs_on_the_run_thread(monkeypatch: pytest.Monke
     assert len(where) == 2 and all(name.startswith("agentcore-run-") for name in where)
     assert kinds.count("tool_execution_update") == 2
     assert [result.text for result in results(agent)] == ["done", "done"]
+
+
+def test_a_call_that_could_not_get_a_thread_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without threads left the executor has queued the call before it fails: no worker makes it a second time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    real, count = ThreadPoolExecutor._adjust_thread_count, [0]
+
+    def adjust(executor: ThreadPoolExecutor) -> None:
+        count[0] += 1
+        if count[0] > 1:
+            raise RuntimeError("can't start new thread")
+        real(executor)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", adjust)
+    made: list[str] = []
+    agent = Agent(
+        tools=[make_tool("t", lambda call_id: (made.append(call_id), text_result("ok"))[1])],
+        stream_fn=scripted_stream(calls("t") + calls("t") + calls("t"), calls("t"), says("ok")),
+    )
+    agent.run("go", timeout=10)
+    assert len(made) == len(set(made)) == 4
+    assert [result.text for result in results(agent)] == ["ok"] * 4

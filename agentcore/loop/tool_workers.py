@@ -37,7 +37,7 @@ class Job:
         Made and given up on the run thread; `is_open` is also cleared by the worker, when `execute` has returned.
     """
 
-    __slots__ = ("controller", "deadline", "error", "execute", "future", "is_done", "is_open", "result", "tag")
+    __slots__ = ("_ticket", "controller", "deadline", "error", "execute", "future", "is_done", "is_open", "result", "tag")
 
     def __init__(self, tag: Any, execute: Callable[[AbortSignal, ToolUpdateFn], Any]) -> None:
         self.tag = tag
@@ -49,6 +49,14 @@ class Job:
         self.future: Future[None] | None = None
         self.deadline: float | None = None
         self.controller: AbortController | None = None
+        self._ticket = [True]
+
+    def claim(self) -> bool:
+        """Return true once: to whoever is to run the call."""
+        try:
+            return self._ticket.pop()
+        except IndexError:
+            return False
 
 
 class ToolWorkers:
@@ -95,11 +103,15 @@ class ToolWorkers:
             self._executor = ThreadPoolExecutor(self._max_workers, thread_name_prefix=WORKER_NAME)
         try:
             job.future = self._executor.submit(context.run, self._work, job, signal)
-        except RuntimeError:  # the interpreter is going down: no thread can be started any more
-            context.run(self._work, job, signal)
+        except RuntimeError:
+            # The interpreter is going down, or there are no threads to be had: the run thread makes the call itself. The executor
+            # may have queued it before it failed, for a worker that it has: only one of the two gets to run it.
+            contextvars.copy_context().run(self._work, job, signal)
         return job
 
     def _work(self, job: Job, signal: AbortSignal) -> None:
+        if not job.claim():
+            return
         current_tool_signal.set(signal)
 
         def on_update(partial_result: Any) -> None:
