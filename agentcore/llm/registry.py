@@ -129,9 +129,9 @@ def register_model(model: Model) -> None:
 
 def close_connections() -> None:
     """Close all idle connections to providers; new ones are made as they are needed."""
-    http = sys.modules.get("agentcore.llm.http")
-    if http is not None:
-        http.close_connections()
+    connections = sys.modules.get("agentcore.llm.connections")
+    if connections is not None:  # else nobody has made one yet
+        connections.close_connections()
 
 
 def wire_format_names() -> Iterable[str]:

@@ -51,10 +51,11 @@ from agentcore.callbacks import fit_callback
 from agentcore.errors import ErrorKind
 from agentcore.events import AssistantMessageEvent, DoneEvent, ErrorEvent, RetryEvent
 from agentcore.llm.assembly import Assembly
+from agentcore.llm.connections import SocketGuard
 from agentcore.llm.failures import Failure, classify, classify_error, truncate_error_text
 from agentcore.llm.failures import error_text as failure_text
 from agentcore.llm.history import plain_body, write_body
-from agentcore.llm.http import HttpAnswer, ReadTimedOut, RequestAborted, RequestFailed, SocketGuard, host_of, post
+from agentcore.llm.http import HttpAnswer, ReadTimedOut, RequestAborted, RequestFailed, host_of, post
 from agentcore.llm.keys import WITHOUT_KEY, brings_own_key, find_key, mask, missing_key_text, secrets_in
 from agentcore.llm.request import Context, ProviderResponse, StreamOptions
 from agentcore.llm.retry import make_final, pause_before_retry
