@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="the small sizes only")
     parser.add_argument("--json", metavar="FILE", help="write the figures to a file, for --compare")
     parser.add_argument("--compare", metavar="OLD.json", help="say what got slower since an earlier run")
+    parser.add_argument("--peers", action="store_true", help="measure other agent libraries, too: those that are installed")
     given = parser.parse_args()
     unknown = [name for name in given.names if name not in NAMES]
     if unknown:
@@ -42,7 +43,8 @@ def main() -> int:
     started = time.monotonic()
     with serve() as url:
         options = Options(url, rounds=given.rounds, is_quick=given.quick)
-        for name in given.names or NAMES:
+        names = [*(given.names or ([] if given.peers else NAMES)), *(["peers"] if given.peers else [])]
+        for name in names:
             module = importlib.import_module(f"benchmarks.{name}")
             measured = module.measure(options)
             print_rows(module.TITLE, measured)
