@@ -91,9 +91,16 @@ def test_images_come_as_blocks_paths_or_bytes(tmp_path: Path) -> None:
     content = stream.requests[0][0].content
     encoded = base64.b64encode(PNG).decode()
     assert content == [TextContent("look"), block, *[ImageContent(encoded, "image/png")] * 3]
+    agent.steer("and this", images=path)
+    assert agent.steering_queue.messages()[0].content[1:] == [ImageContent(encoded, "image/png")]  # type: ignore[union-attr]
     (tmp_path / "a.txt").write_text("text")
-    with pytest.raises(ValueError, match=r"a\.txt is no image"):
+    with pytest.raises(ValueError, match=r"a\.txt is no image that a model takes: it must be PNG, JPEG, GIF or WebP"):
         agent.prompt("look", images=[tmp_path / "a.txt"])
+    with pytest.raises(TypeError, match="an image is an ImageContent, a path or bytes, not int"):
+        agent.prompt("look", images=[5])  # type: ignore[list-item]
+    with pytest.raises(FileNotFoundError):
+        agent.prompt("look", images=tmp_path / "missing.png")
+    assert agent.active_run is None
 
 
 def test_tools_and_messages_are_copied_when_they_are_set() -> None:

@@ -23,7 +23,8 @@ from agentcore.testing import calls, says, scripted_stream, waits
 from agentcore.tools.agent_tool import AgentTool
 
 def say(text):
-    print(text, flush=True)
+    sys.stdout.write(text + "\\n")  # in one piece, also from two threads
+    sys.stdout.flush()
 
 def make_tool(execute, name="t"):
     return AgentTool(name, name, "", {"type": "object", "properties": {}}, execute)

@@ -50,6 +50,9 @@ from agentcore.transcript import PromptInput, normalize_prompt_input
 ImageInput = Union[ImageContent, bytes, str, "os.PathLike[str]"]
 """An image for a prompt: a content block, the bytes of a file, or its path."""
 
+Images = Union[ImageInput, Sequence[ImageInput]]
+"""One image, or several."""
+
 _log = logging.getLogger("agentcore")
 
 
@@ -360,7 +363,7 @@ class Agent:
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
-    def prompt(self, prompt: PromptInput, images: Sequence[ImageInput] = (), *, detached: bool = False) -> Run:
+    def prompt(self, prompt: PromptInput, images: Images = (), *, detached: bool = False) -> Run:
         """Start a run with a text, a message or a list of messages; returns at once.
 
         Args:
@@ -408,7 +411,7 @@ class Agent:
             "cannot continue from an assistant message with nothing queued: use prompt(), or steer() or follow_up() first"
         )
 
-    def run(self, prompt: PromptInput, images: Sequence[ImageInput] = (), timeout: float | None = None) -> AssistantMessage:
+    def run(self, prompt: PromptInput, images: Images = (), timeout: float | None = None) -> AssistantMessage:
         """Prompt, wait, and return the last answer.
 
         Args:
@@ -420,24 +423,9 @@ class Agent:
             TimeoutError: The time was up.
             KeyboardInterrupt: Ctrl-C; the run has been aborted.
         """
-        run: Run | None = None
-        try:
-            run = self.prompt(prompt, images)
-            if not run.wait(timeout):
-                run.abort(f"not done within {timeout:g} s")
-                run.settle()
-                raise TimeoutError(f"the run was not done within {timeout:g} s and was aborted: give it a longer timeout")
-        except KeyboardInterrupt:
-            run = run or self._run
-            if run is not None and not run.signal.aborted:  # the interrupt came between the two calls
-                run.settle_interrupted()
-            raise
-        run.result()
-        message = run.message
-        assert message is not None  # a run without an answer has raised
-        return message
+        return wait_for_answer(lambda: self.prompt(prompt, images), lambda: self._run, timeout)
 
-    def stream(self, prompt: PromptInput, images: Sequence[ImageInput] = (), *, detached: bool = False) -> RunStream:
+    def stream(self, prompt: PromptInput, images: Images = (), *, detached: bool = False) -> RunStream:
         """Start a run and return an iterator over its events, read in step; leaving it early aborts the run.
 
         Raises:
@@ -514,7 +502,7 @@ class Agent:
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
-    def steer(self, message: PromptInput, images: Sequence[ImageInput] = ()) -> None:
+    def steer(self, message: PromptInput, images: Images = ()) -> None:
         """Queue a message for the next turn of the run; without a run, for the first turn of the next one.
 
         Threads:
@@ -523,7 +511,7 @@ class Agent:
         for item in self._to_messages(message, images):
             self.steering_queue.put(item)
 
-    def follow_up(self, message: PromptInput, images: Sequence[ImageInput] = ()) -> None:
+    def follow_up(self, message: PromptInput, images: Images = ()) -> None:
         """Queue a message for when the run would stop.
 
         Threads:
@@ -590,7 +578,9 @@ class Agent:
 
     # --- the run -----------------------------------------------------------------------------------------------------
 
-    def _to_messages(self, prompt: PromptInput, images: Sequence[ImageInput]) -> list[AgentMessage]:
+    def _to_messages(self, prompt: PromptInput, images: Images) -> list[AgentMessage]:
+        if isinstance(images, (ImageContent, bytes, bytearray, str, os.PathLike)):
+            images = [images]
         return normalize_prompt_input(prompt, [to_image(image) for image in images] if images else ())
 
     def _start(self, prompts: list[AgentMessage] | None, *, skips_steering: bool = False, is_detached: bool = False) -> Run:
@@ -651,7 +641,7 @@ class Agent:
         state = self._state
         config = self._make_config(run, skips_steering, channel is not None)
         context = AgentContext(state.system_prompt, list(state.messages), list(state.tools))
-        stream_fn = self.stream_fn or _stream_of_agent
+        stream_fn = self.stream_fn or stream_of_agent
         _log.debug("run begins: model %s, %d messages", config.model.id, len(context.messages))
         try:
             if prompts is None:
@@ -752,6 +742,28 @@ class Agent:
         return [message]
 
 
+def wait_for_answer(
+    start: Callable[[], Run], active_run: Callable[[], Run | None], timeout: float | None
+) -> AssistantMessage:
+    """Start a run, wait, and return its last answer; what is raised is said at `Agent.run`."""
+    run: Run | None = None
+    try:
+        run = start()
+        if not run.wait(timeout):
+            run.abort(f"not done within {timeout:g} s")
+            run.settle()
+            raise TimeoutError(f"the run was not done within {timeout:g} s and was aborted: give it a longer timeout")
+    except KeyboardInterrupt:
+        run = run or active_run()
+        if run is not None and not run.signal.aborted:  # the interrupt came between the two calls
+            run.settle_interrupted()
+        raise
+    run.result()
+    message = run.message
+    assert message is not None  # a run without an answer has raised
+    return message
+
+
 def find_model(model: Model | str | None) -> Model:
     """Return a model that was given as such or as `"provider/id"`; the unknown one for None.
 
@@ -810,7 +822,7 @@ def to_image(image: ImageInput) -> ImageContent:
     return ImageContent(b64encode(content).decode("ascii"), mime_type)
 
 
-def _stream_of_agent(model: Model, context: Context, options: StreamOptions) -> Iterable[AssistantMessageEvent]:
+def stream_of_agent(model: Model, context: Context, options: StreamOptions) -> Iterable[AssistantMessageEvent]:
     """The default stream function, which needs a model."""
     if model is not UNKNOWN_MODEL:
         return default_stream(model, context, options)
