@@ -404,7 +404,7 @@ class Agent:
             if queued:
                 try:
                     return self._start(queued, skips_steering=queue is self.steering_queue, is_detached=detached)
-                except BaseException:
+                except (AgentBusyError, RuntimeError):  # not with Ctrl-C, which may come when they are on their way
                     queue.put_back(queued)
                     raise
         raise ValueError(
