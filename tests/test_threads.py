@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from agentcore.agent import Agent
 from agentcore.errors import AgentAbortedError
+from agentcore.events import DoneEvent
 from agentcore.messages import AgentToolResult, AssistantMessage, TextContent
 from agentcore.testing import calls, says, scripted_stream, waits
 from agentcore.tools.agent_tool import AgentTool
@@ -250,7 +250,7 @@ def test_many_agents_at_once_do_not_share_anything() -> None:
 
     def stream(model: Any, context: Any, options: Any) -> Any:
         text = context.messages[-1].text
-        return iter([__import__("agentcore").DoneEvent(AssistantMessage([TextContent(f"answer to {text}")]))])
+        return iter([DoneEvent(AssistantMessage([TextContent(f"answer to {text}")]))])
 
     agents = [Agent(stream_fn=stream) for _ in range(50)]
     runs = [agent.prompt(f"question {number}") for number, agent in enumerate(agents)]
@@ -311,8 +311,3 @@ def test_a_run_is_linked_only_where_a_tool_started_it() -> None:
     assert not runs[0].signal.aborted
     gate.set()
     assert runs[0].result(5)[-1].text == "inner"
-
-
-def test_the_interpreter_is_a_supported_one() -> None:
-    """The thread rules hold from 3.10 on."""
-    assert sys.version_info >= (3, 10)
