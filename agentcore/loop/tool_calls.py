@@ -329,6 +329,7 @@ def _outcome_of(job: Job) -> ExecutedToolCallOutcome:
     tool = job.tag.tool
     error = job.error
     if isinstance(error, GaveUp):
+        _log.warning("the tool %s was given up: it did not return in time, and its thread goes on by itself", tool.name)
         text = ABORTED if error.why == "aborted" else f"the tool {tool.name} was given up: it took more than {tool.timeout:g} s"
         return ExecutedToolCallOutcome(error_result(text), True)
     if error is not None:

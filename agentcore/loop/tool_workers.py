@@ -11,7 +11,6 @@ The executor is made with the first call of a run and shut at the end of the run
 from __future__ import annotations
 
 import contextvars
-import logging
 import queue
 import time
 from collections.abc import Callable
@@ -26,8 +25,6 @@ WORKER_NAME = "agentcore-tool"
 
 current_tool_signal: contextvars.ContextVar[AbortSignal | None] = contextvars.ContextVar("agentcore_tool_signal", default=None)
 """The signal of the tool call that this code runs inside; None outside of tools. A run started here is linked to it."""
-
-_log = logging.getLogger("agentcore")
 
 
 class Job:
@@ -199,7 +196,6 @@ class ToolWorkers:
                 if self._executor is not None and not self._open:
                     self._executor.shutdown(wait=False, cancel_futures=True)
                     self._executor = None
-                _log.warning("a tool call was given up: it did not return in time")
             return job
         return None
 
