@@ -26,6 +26,7 @@ PACKAGES = {
     "smolagents": "smolagents",
     "langgraph": "langgraph",
     "strands": "strands",
+    "pp-agent-core": "pi_agent",
 }
 
 
@@ -167,6 +168,30 @@ def _strands(url: str) -> Callable[[], object]:
         Agent(model=model, tools=[look], system_prompt=floor.SYSTEM, callback_handler=None)("Travel.")
 
     return run
+
+
+def _pp_agent_core(url: str) -> Callable[[], object]:
+    import asyncio
+
+    from pi_agent import Agent, AgentTool, AgentToolResult, MutableAgentState  # type: ignore[import-not-found]
+    from pi_ai.api.openai_completions import stream_simple  # type: ignore[import-not-found]
+    from pi_ai.types import Model, TextContent  # type: ignore[import-not-found]
+
+    async def execute(call_id: str, arguments: Any, *more: Any) -> Any:
+        return AgentToolResult(content=[TextContent(text=floor.look(**arguments))])
+
+    function: Any = floor.TOOL["function"]
+
+    async def run() -> None:
+        state = MutableAgentState(system_prompt=floor.SYSTEM, model=Model("bench", provider="openai", base_url=f"{url}/v1"))
+        state.tools = [AgentTool(function["name"], function["description"], function["parameters"], execute=execute)]
+        agent = Agent(stream_simple, initial_state=state, get_api_key=lambda provider: "none")
+        agent.subscribe(lambda event, signal: None)
+        await agent.prompt("Travel.")
+        if state.error_message:
+            raise RuntimeError(state.error_message)
+
+    return lambda: asyncio.run(run())
 
 
 def main() -> None:
