@@ -19,8 +19,9 @@ from agentcore.custom_messages import (
     bash_execution_to_text,
 )
 from agentcore.errors import (
-    AgentAbortedError, AgentBusyError, AgentCoreError, AgentRunError, EntryNotFoundError, EnvironmentFileError, ErrorKind,
-    HarnessBusyError, HarnessError, SessionCorruptError, SessionError, SessionLockedError, ToolArgumentsError,
+    AgentAbortedError, AgentBusyError, AgentCoreError, AgentRunError, EntryNotFoundError, EntryNotStoredError,
+    EnvironmentFileError, ErrorKind, HarnessBusyError, HarnessError, SessionCorruptError, SessionError, SessionLockedError,
+    ToolArgumentsError,
 )
 from agentcore.events import (
     AgentEndEvent, AgentEvent, AgentStartEvent, AssistantMessageEvent, DoneEvent, ErrorEvent, MessageEndEvent,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     )
     from agentcore.session import (
         ActiveToolsChangeEntry, BranchSummary, BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry,
-        EntryNotStoredError, EntryProjector, EntryTransform, JsonlSessionRepo, JsonlSessionStorage, LabelEntry, LeafEntry,
+        EntryProjector, EntryTransform, JsonlSessionRepo, JsonlSessionStorage, LabelEntry, LeafEntry,
         MemorySessionRepo, MemorySessionStorage, MessageEntry, ModelChangeEntry, Session, SessionContext, SessionInfoEntry,
         SessionMetadata, SessionModel, SessionRepairWarning, SessionRepo, SessionStats, SessionStorage, SessionTreeEntry,
         SqliteSessionRepo, SqliteSessionStorage, ThinkingLevelChangeEntry, UnknownEntry,
@@ -94,7 +95,7 @@ __all__ = [
     "openai_compatible", "register_model", "register_wire_format",
     # session
     "ActiveToolsChangeEntry", "BranchSummary", "BranchSummaryEntry", "CompactionEntry", "CustomEntry", "CustomMessageEntry",
-    "EntryNotStoredError", "EntryProjector", "EntryTransform", "JsonlSessionRepo", "JsonlSessionStorage", "LabelEntry",
+    "EntryProjector", "EntryTransform", "JsonlSessionRepo", "JsonlSessionStorage", "LabelEntry",
     "LeafEntry", "MemorySessionRepo", "MemorySessionStorage", "MessageEntry", "ModelChangeEntry", "Session", "SessionContext",
     "SessionInfoEntry", "SessionMetadata", "SessionModel", "SessionRepairWarning", "SessionRepo", "SessionStats",
     "SessionStorage", "SessionTreeEntry", "SqliteSessionRepo", "SqliteSessionStorage", "ThinkingLevelChangeEntry",
@@ -107,8 +108,8 @@ __all__ = [
     "AbortController", "AbortSignal", "AgentAbortedError", "AgentBusyError", "AgentCoreError", "AgentEndEvent", "AgentEvent",
     "AgentMessage", "AgentRunError", "AgentStartEvent", "AgentToolResult", "AgentToolResultMutable", "AssistantMessage",
     "AssistantMessageEvent", "BashExecutionMessage", "BranchSummaryMessage", "CompactionSummaryMessage", "Cost",
-    "CustomMessage", "DoneEvent", "EntryNotFoundError", "EnvironmentFileError", "ErrorEvent", "ErrorKind", "HarnessBusyError",
-    "HarnessError", "ImageContent", "Message", "MessageContent", "MessageEndEvent", "MessageStartEvent", "MessageUpdateEvent",
+    "CustomMessage", "DoneEvent", "EntryNotFoundError", "EntryNotStoredError", "EnvironmentFileError", "ErrorEvent", "ErrorKind",
+    "HarnessBusyError", "HarnessError", "ImageContent", "Message", "MessageContent", "MessageEndEvent", "MessageStartEvent", "MessageUpdateEvent",
     "Model", "ModelCost", "OtherMessage", "PromptInput", "RetryEvent", "SessionCorruptError", "SessionError",
     "SessionLockedError", "StartEvent", "StopReason", "TextContent", "TextDeltaEvent", "TextEndEvent", "TextStartEvent",
     "ThinkingContent", "ThinkingDeltaEvent", "ThinkingEndEvent", "ThinkingLevel", "ThinkingStartEvent", "ToolArgumentsError",
@@ -127,7 +128,7 @@ if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would let every m
         ),
         "agentcore.session": (
             "ActiveToolsChangeEntry", "BranchSummary", "BranchSummaryEntry", "CompactionEntry", "CustomEntry",
-            "CustomMessageEntry", "EntryNotStoredError", "EntryProjector", "EntryTransform", "JsonlSessionRepo",
+            "CustomMessageEntry", "EntryProjector", "EntryTransform", "JsonlSessionRepo",
             "JsonlSessionStorage", "LabelEntry", "LeafEntry", "MemorySessionRepo", "MemorySessionStorage", "MessageEntry",
             "ModelChangeEntry", "Session", "SessionContext", "SessionInfoEntry", "SessionMetadata", "SessionModel",
             "SessionRepairWarning", "SessionRepo", "SessionStats", "SessionStorage", "SessionTreeEntry", "SqliteSessionRepo",

@@ -9,7 +9,8 @@
     ├─ SessionError             `code`
     │  ├─ SessionCorruptError   the file cannot be read as a session
     │  ├─ SessionLockedError    another process writes to it; `pid`
-    │  └─ EntryNotFoundError    no entry of that id
+    │  ├─ EntryNotFoundError    no entry of that id
+    │  └─ EntryNotStoredError   an entry could not be written; `entry`
     └─ HarnessError             `code`
        └─ HarnessBusyError      the harness is not idle
 
@@ -138,6 +139,18 @@ class EntryNotFoundError(SessionError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code="not_found")
+
+
+class EntryNotStoredError(SessionError):
+    """An entry could not be written: the disk is full, the file is gone, … The session is as it was before.
+
+    `entry` is the entry that is not stored, in its JSON form, `entry_id` its id; appending it once more is safe.
+    """
+
+    def __init__(self, text: str, *, entry: dict[str, Any] | None = None) -> None:
+        super().__init__(text, code="not_stored")
+        self.entry: dict[str, Any] = {} if entry is None else entry
+        self.entry_id: str = self.entry.get("id", "")
 
 
 class HarnessError(AgentCoreError):

@@ -22,6 +22,7 @@ MADE: list[errors.AgentCoreError] = [
     errors.SessionCorruptError("line 3 is no JSON", code="invalid_entry"),
     errors.SessionLockedError("open in process 7", pid=7),
     errors.EntryNotFoundError("no entry e9"),
+    errors.EntryNotStoredError("the disk is full", entry={"type": "custom", "id": "e9"}),
     errors.HarnessError("no such tool", code="invalid_argument"),
     errors.HarnessBusyError("the harness is compacting"),
 ]

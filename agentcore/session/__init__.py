@@ -6,6 +6,7 @@ forks and deletes sessions. `entries.py` has the entries, `jsonl_file.py` what i
 
 from typing import TYPE_CHECKING, Any
 
+from agentcore.errors import EntryNotStoredError
 from agentcore.session.context import EntryProjector, EntryTransform, SessionContext, SessionModel
 from agentcore.session.entries import (
     ActiveToolsChangeEntry,
@@ -27,7 +28,7 @@ from agentcore.session.jsonl import JsonlSessionRepo, JsonlSessionStorage
 from agentcore.session.jsonl_file import SessionRepairWarning
 from agentcore.session.memory import MemorySessionRepo, MemorySessionStorage
 from agentcore.session.session import Session
-from agentcore.session.storage import EntryNotStoredError, SessionMetadata, SessionRepo, SessionStorage
+from agentcore.session.storage import SessionMetadata, SessionRepo, SessionStorage
 from agentcore.session.tree import SessionStats
 
 if TYPE_CHECKING:

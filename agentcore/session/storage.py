@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from agentcore.codec import OMIT_NONE, Json, dumps, encode
-from agentcore.errors import SessionError
+from agentcore.errors import EntryNotStoredError, SessionError
 from agentcore.session.entries import (
     SESSION_VERSION,
     RawEntry,
@@ -63,18 +63,6 @@ def new_header(
     if metadata is not None:
         header["metadata"] = dict(metadata)
     return header
-
-
-class EntryNotStoredError(SessionError):
-    """An entry could not be written: the disk is full, the file is gone, … The session is as it was before.
-
-    `entry` is the raw entry that is not stored; appending it once more is safe.
-    """
-
-    def __init__(self, text: str, *, entry: RawEntry) -> None:
-        super().__init__(text, code="not_stored")
-        self.entry = entry
-        self.entry_id: str = entry["id"]
 
 
 @dataclass
