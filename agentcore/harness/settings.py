@@ -1,0 +1,118 @@
+"""What a run is made with: model, thinking level, tools, resources, options; checked when they are set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agentcore.callbacks import fit_callback
+from agentcore.errors import HarnessError
+from agentcore.harness.compaction import CompactionSettings
+from agentcore.harness.events import Resources
+from agentcore.llm.request import StreamFn, StreamOptions
+from agentcore.loop.config import RetryPolicy
+from agentcore.models import THINKING_LEVELS, Model, ThinkingLevel
+from agentcore.session.session import Session
+from agentcore.tools.agent_tool import AgentTool
+from agentcore.tools.environment import ExecutionEnvironment
+
+DEFAULT_SYSTEM_PROMPT = "You are a helpful assistant."
+
+
+@dataclass(frozen=True)
+class SystemPromptContext:
+    """What a system prompt can be made of: `system_prompt=lambda context: …`."""
+
+    session: Session
+    model: Model
+    thinking_level: ThinkingLevel
+    active_tools: list[AgentTool]
+    resources: Resources
+    environment: ExecutionEnvironment
+
+
+class SystemPrompt:
+    """A text, or a function of a `SystemPromptContext` that is asked before each turn."""
+
+    def __init__(self, given: str | Callable[..., str] | None) -> None:
+        given = DEFAULT_SYSTEM_PROMPT if given is None else given
+        self._text = given if isinstance(given, str) else ""
+        self._function = None if isinstance(given, str) else fit_callback(given, ("context",), what="system_prompt")
+
+    def make(self, context: SystemPromptContext) -> str:
+        """Return the text of a turn."""
+        if self._function is None:
+            return self._text
+        made = self._function(context)
+        if not isinstance(made, str):
+            raise TypeError(f"system_prompt returned a value of type {type(made).__name__}: it must return a text")
+        return made
+
+
+@dataclass
+class HarnessSettings:
+    """The settings of the next turn. They may be changed at any time; a turn takes a snapshot.
+
+    Threads: any writes single fields, the run thread reads.
+    """
+
+    model: Model
+    thinking_level: ThinkingLevel = "off"
+    tools: list[AgentTool] = field(default_factory=list)
+    active_tool_names: list[str] = field(default_factory=list)
+    resources: Resources = field(default_factory=Resources)
+    stream_options: StreamOptions | None = None
+    system_prompt: SystemPrompt = field(default_factory=lambda: SystemPrompt(None))
+    tool_context: Any = None
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    retry: RetryPolicy | None = None
+    stream_fn: StreamFn | None = None
+    get_api_key: Callable[..., str | None] | None = None
+
+    @property
+    def active_tools(self) -> list[AgentTool]:
+        """The tools that the model is offered, in the order of their active names."""
+        by_name = {tool.name: tool for tool in self.tools}
+        return [by_name[name] for name in self.active_tool_names]
+
+    def set_tools(self, tools: Iterable[AgentTool] | None, active_tool_names: Sequence[str] | None) -> None:
+        """Set the tools and which of them are active (None: leave them).
+
+        Raises:
+            HarnessError: A name is there twice, or an active one is no tool (`invalid_argument`). Nothing has changed.
+        """
+        new_tools = self.tools if tools is None else list(tools)
+        for tool in new_tools:
+            if not isinstance(tool, AgentTool):
+                raise TypeError(
+                    f"tools must hold AgentTools, not {type(tool).__name__}: decorate a function with @tool, or make an AgentTool"
+                )
+        names = [tool.name for tool in new_tools]
+        active = self.active_tool_names if active_tool_names is None else list(active_tool_names)
+        _refuse(_twice(names), "two tools have the same name", "rename one")
+        _refuse(_twice(active), "an active tool is named twice", "name it once")
+        _refuse([name for name in active if name not in names], "no such tool", f"there are {', '.join(names) or 'none'}")
+        self.tools, self.active_tool_names = new_tools, active
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(name for index, name in enumerate(names) if name in names[:index]))
+
+
+def _refuse(names: Sequence[str], what: str, way: str) -> None:
+    if names:
+        raise HarnessError(f"{what}: {', '.join(names)}; {way}", code="invalid_argument")
+
+
+def check_thinking_level(level: str) -> Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]:
+    """Return a thinking level that is one.
+
+    Raises:
+        HarnessError: It is none (`invalid_argument`).
+    """
+    for known in THINKING_LEVELS:
+        if level == known:
+            return known
+    text = f"unknown thinking level {level!r}: it is one of {', '.join(THINKING_LEVELS)}"
+    raise HarnessError(text, code="invalid_argument")
