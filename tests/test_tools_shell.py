@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -263,11 +264,22 @@ def test_the_longest_timeout_is_taken() -> None:
 
 
 def test_what_cannot_be_started_says_why() -> None:
-    """A command that is too long, or holds a NUL character, is an error of its own, with the way out."""
+    """A command or a variable that is too long, holds a NUL character, or is no text, is an error of its own, with the way out."""
     error = fails_with("spawn_error", "x" * 3_000_000, Output())
     assert str(error) == "the command is too long for the system (3000000 characters): write it to a file and run that"
-    assert "null" in str(fails_with("spawn_error", "echo a\0b", Output()))
-    fails_with("spawn_error", "echo \ud800", Output())
+    for command in ("echo a\0b", "echo \ud800"):
+        error = fails_with("spawn_error", command, Output())
+        assert str(error) == "the command holds a NUL character or half a surrogate pair: leave it out"
+    texts = []
+    for env in ({"A": "x" * 300_000}, {"A": "a\0b"}, {"A": 1, "B": "x", "C": None}):
+        with pytest.raises(EnvironmentFileError) as caught:
+            run_process_group(["/bin/bash", "-c", "true"], Output(), cwd="/", env=env)  # type: ignore[arg-type]
+        texts.append((caught.value.code, str(caught.value)))
+    assert texts == [
+        ("spawn_error", "the environment is too large for the system (A has 300000 characters): hand long values over in a file"),
+        ("spawn_error", "the environment variable 'A' holds a NUL character or half a surrogate pair: leave it out"),
+        ("spawn_error", "these environment variables are no texts: A, C; give names and values as str"),
+    ]
     with pytest.raises(EnvironmentFileError, match="cannot start /no/such in /: "):
         run_process_group(["/no/such"], Output(), cwd="/", env={})
 
@@ -338,3 +350,43 @@ def test_the_guard_knows_no_group_of_a_command_that_has_ended() -> None:
     fails_with("timeout", "echo $$; sleep 60", ended, timeout=0.1)
     assert int(well.stdout) in while_it_ran
     assert not {int(well.stdout), int(ended.stdout)} & set(guard.watched_groups())
+
+
+def test_an_exit_code_that_is_lost_is_no_success(caplog: pytest.LogCaptureFixture) -> None:
+    """Where a process ignores SIGCHLD, nobody learns how a command ended: that is told, and never taken for 0."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run("exit 3", Output()) == 255
+        fails_with("timeout", "sleep 60", Output(), timeout=0.1)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the exit code of a command is lost, and taken for 255: this process ignores SIGCHLD, or reaps all children"
+    ]
+
+
+def test_forks_in_other_threads_disturb_nothing() -> None:
+    """A process that forks while commands run gets their output and their exit codes, and keeps no descriptor of theirs."""
+    stop = threading.Event()
+
+    def fork_on() -> None:
+        while not stop.wait(0.002):
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+
+    guard.watched_groups()
+    run("true", Output())  # the guard is there
+    before = len(os.listdir("/dev/fd"))
+    thread = threading.Thread(target=fork_on)
+    thread.start()
+    try:
+        for number in range(20):
+            output = Output()
+            assert run(f"echo {number}; exit 3", output) == 3
+            assert output.stdout == b"%d\n" % number
+    finally:
+        stop.set()
+        thread.join(20)
+    assert len(os.listdir("/dev/fd")) == before

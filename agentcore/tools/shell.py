@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import math
 import os
+import re
 import select
 import signal as process_signals
 import subprocess
@@ -28,6 +30,8 @@ from typing import Literal
 from agentcore.abort import AbortSignal
 from agentcore.errors import EnvironmentFileError
 from agentcore.tools import guard
+
+_log = logging.getLogger("agentcore")
 
 OutputStream = Literal["stdout", "stderr"]
 OutputFn = Callable[[OutputStream, bytes], object]
@@ -43,6 +47,7 @@ _READS_A_TURN = 4  # how often a stream that is full is read before the other on
 _PIPE_SIZE = 1 << 18  # a command that prints much runs ahead instead of waiting for us: up to a quarter faster
 _TURNS_FOR_A_PIPE = 2 + _PIPE_SIZE // (_READ_SIZE * _READS_A_TURN)
 _KILL_GRACE = 1.0
+_HALF_PAIR = re.compile("[\ud800-\udbff\udc00-\udc7f\udd00-\udfff]")  # the others stand for bytes that are no UTF-8
 _POLL_PAUSE = 0.02  # where the system has no pidfd: how often to ask whether the process has ended
 
 
@@ -114,14 +119,28 @@ def _start(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> subpro
             bufsize=0,
             start_new_session=True,
         )
-    except OSError as error:
-        if error.errno == errno.E2BIG:
-            text = f"the command is too long for the system ({len(arguments[-1])} characters): write it to a file and run that"
-        else:
-            text = f"cannot start {arguments[0]} in {cwd}: {error.strerror or error}"
-        raise EnvironmentFileError(text, code="spawn_error") from error
-    except ValueError as error:  # a NUL character or half a surrogate pair in the command or in the environment
-        raise EnvironmentFileError(f"cannot start {arguments[0]}: {error}", code="spawn_error") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise EnvironmentFileError(_why_not_started(error, arguments, cwd, env), code="spawn_error") from error
+
+
+def _why_not_started(error: Exception, arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> str:
+    if isinstance(error, TypeError):
+        wrong = [str(name) for name, value in env.items() if not isinstance(name, str) or not isinstance(value, str)]
+        return (
+            f"these environment variables are no texts: {', '.join(wrong)}; give names and values as str" if wrong else str(error)
+        )
+    if not isinstance(error, OSError):
+        for what, text in (("the command", arguments[-1]), *((f"the environment variable {name!r}", env[name]) for name in env)):
+            if "\0" in text or _HALF_PAIR.search(text):
+                return f"{what} holds a NUL character or half a surrogate pair: leave it out"
+        return f"cannot start {arguments[0]}: {error}"
+    if error.errno != errno.E2BIG:
+        return f"cannot start {arguments[0]} in {cwd}: {error.strerror or error}"
+    longest = max(env, key=lambda name: len(env[name]), default="")
+    if len(arguments[-1]) >= len(env.get(longest, "")):
+        return f"the command is too long for the system ({len(arguments[-1])} characters): write it to a file and run that"
+    size = len(env[longest])
+    return f"the environment is too large for the system ({longest} has {size} characters): hand long values over in a file"
 
 
 class _Group:
@@ -138,6 +157,7 @@ class _Group:
         self._why_ended: EnvironmentFileError | None = None  # set when the group is being ended by us
         self._is_over = False
         self._has_exited = False
+        self._is_reaped_elsewhere = False
         self._pidfd = -1
         # _lock guards the life of the wake pipe: whoever aborts must not write to a descriptor that has been closed. Under it,
         # one byte is written to a pipe that takes at least 4096.
@@ -190,6 +210,11 @@ class _Group:
             raise self._end(self._why_ended)
         code = self._process.wait()
         self._is_over = True
+        if self._is_reaped_elsewhere:
+            _log.warning(
+                "the exit code of a command is lost, and taken for 255: this process ignores SIGCHLD, or reaps all children"
+            )
+            code = 255
         # What the command left running in the background goes on, and ends with Python.
         (guard.linger if guard.exists(self._process.pid) else guard.forget)(self._process.pid)
         return code if code >= 0 else 128 - code
@@ -223,10 +248,19 @@ class _Group:
                 self._poll.unregister(descriptor)
                 self._why_ended = self._why_ended or EnvironmentFileError("the command was aborted", code="aborted")
         if not self._has_exited and (self._pidfd < 0 or any(descriptor == self._pidfd for descriptor, _ in events)):
-            self._has_exited = _has_exited(self._process)
+            self._look_for_the_end()
             if self._has_exited and self._pidfd >= 0:
                 self._poll.unregister(self._pidfd)
         return bool(events)
+
+    def _look_for_the_end(self) -> None:
+        if not hasattr(os, "waitid"):
+            self._has_exited = self._process.poll() is not None
+            return
+        try:
+            self._has_exited = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        except ChildProcessError:  # SIGCHLD is ignored, or somebody waits for all children of this process
+            self._has_exited = self._is_reaped_elsewhere = True
 
     def _read(self, descriptor: int) -> None:
         stream = self._streams[descriptor]
@@ -319,15 +353,6 @@ def _open_pidfd(process_id: int) -> int:
         return os.pidfd_open(process_id)
     except (AttributeError, OSError):  # no Linux, an old kernel, a sandbox
         return -1
-
-
-def _has_exited(process: subprocess.Popen[bytes]) -> bool:
-    if not hasattr(os, "waitid"):
-        return process.poll() is not None
-    try:
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-    except ChildProcessError:  # somebody else has reaped it
-        return True
 
 
 def _send(group: int, number: int) -> None:
