@@ -216,6 +216,24 @@ def test_a_prepare_that_needs_too_much_is_refused_when_the_tool_is_made() -> Non
         create_bash_tool(BashToolOptions(prepare=lambda a, b, c, d: None))
 
 
+def test_a_prepare_that_returns_something_else_says_so() -> None:
+    """Neither None nor a `BashExecution`: one clear line instead of a puzzle."""
+    with pytest.raises(TypeError) as caught:
+        run("echo x", options=BashToolOptions(prepare=lambda execution: "ls"))  # type: ignore[arg-type,return-value]
+    assert str(caught.value) == "prepare of the bash tool returned str: change the BashExecution that it gets, or return one"
+
+
+def test_a_full_disk_ends_no_command(tmp_path: Path) -> None:
+    """Where the whole output cannot be saved, the command goes on, the tail is shown, and the notice says why."""
+    (tmp_path / "tmp").rmdir()
+    text = text_of(run("seq 1 3000; echo the end"))
+    assert text.startswith("1002\n1003\n")
+    assert text.endswith(
+        "\n3000\nthe end\n\n[Showing lines 1002-3001 of 3001. The full output could not be saved: cannot make a temporary "
+        f"directory in {tmp_path}/tmp: there is no such file or directory, check the path]"
+    )
+
+
 def test_the_directory_can_be_given(tmp_path: Path) -> None:
     """By itself, or as that of an environment; not both."""
     real = os.path.realpath(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ class ElsewhereEnvironment:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.appended: list[int] = []
+        self.is_full = False
 
     def create_temp_file(self, *, prefix: str = "", suffix: str = "") -> str:
         path = f"/elsewhere/{prefix}1{suffix}"
@@ -28,8 +30,13 @@ class ElsewhereEnvironment:
         return path
 
     def append_file(self, path: str, content: bytes) -> None:
+        if self.is_full:
+            raise EnvironmentFileError("no space", code="unknown", path=path)
         self.files[path] += content
         self.appended.append(len(content))
+
+    def remove(self, path: str, *, recursive: bool = False, force: bool = False) -> None:
+        del self.files[path]
 
 
 def elsewhere() -> tuple[ElsewhereEnvironment, ExecutionEnvironment]:
@@ -107,13 +114,52 @@ def test_the_file_on_this_machine_is_private_and_complete(tmp_path: Path, monkey
     assert capture.total_lines == 3001
 
 
-def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text says where."""
+def test_without_a_file_the_tail_is_kept_and_the_reason_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no path of a file that is not there; the counts are right all the same."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     capture = OutputCapture(LocalEnvironment())
-    with pytest.raises(EnvironmentFileError, match=r"cannot make a temporary directory in .*gone: there is no such") as caught:
-        capture.add("stdout", b"\n" * 2001)
-    assert caught.value.code == "not_found"
+    for _ in range(3):
+        capture.add("stdout", b"x\n" * 1500)
+    capture.finish()
+    assert capture.full_output_path is None
+    assert capture.unsaved_because is not None and capture.unsaved_because.code == "not_found"
+    assert str(capture.unsaved_because).startswith(f"cannot make a temporary directory in {tmp_path}/gone: ")
+    result = capture.result()
+    assert (result.total_lines, result.total_bytes, result.output_lines) == (4500, 9000, 2000)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs limits of a POSIX system")
+def test_a_file_that_outgrows_the_disk_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of the output that looks like the whole would mislead, and would fill the disk."""
+    import resource
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        capture = OutputCapture(LocalEnvironment())
+        for _ in range(4):
+            capture.add("stdout", b"0123456789\n" * 4000)
+        capture.finish()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert capture.full_output_path is None and capture.unsaved_because is not None
+    assert str(capture.unsaved_because).endswith("file too large")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert capture.result().total_lines == 16_000
+
+
+def test_a_file_elsewhere_that_cannot_be_completed_is_given_up() -> None:
+    """What was not written yet is lost with the file: the tail is not."""
+    kept, environment = elsewhere()
+    capture = OutputCapture(environment)
+    capture.add("stdout", b"x\n" * 2001)
+    kept.is_full = True
+    capture.finish()
+    assert capture.full_output_path is None and str(capture.unsaved_because) == "no space"
+    assert kept.files == {}
+    assert capture.result().output_lines == 2000
 
 
 @pytest.mark.skipif(os.name == "nt", reason="commands need a POSIX system")

@@ -140,6 +140,9 @@ def create_bash_tool(
         execution = BashExecution(command, place.cwd)
         if prepare is not None:
             execution = prepare(execution, context, signal) or execution
+            if not isinstance(execution, BashExecution):
+                kind = type(execution).__name__
+                raise TypeError(f"prepare of the bash tool returned {kind}: change the BashExecution that it gets, or return one")
         return _run(place, execution, timeout, signal, on_update)
 
     return AgentTool(
@@ -197,7 +200,7 @@ def _run(
             on_tick=progress.show_if_due if on_update is not None else None,
         )
     except EnvironmentFileError as error:
-        if error.code == "callback_error" and error.__cause__ is not None:  # the file with the whole output, or `on_update`
+        if error.code == "callback_error" and error.__cause__ is not None:  # `on_update`
             raise error.__cause__
         if error.code not in ("timeout", "aborted"):
             raise
@@ -222,7 +225,8 @@ def _with_status(text: str, status: str) -> str:
 
 def _notice(result: TruncationResult, capture: OutputCapture) -> str:
     first, last = result.total_lines - result.output_lines + 1, result.total_lines
-    whole = f"Full output: {capture.full_output_path}"
+    unsaved = f"The full output could not be saved: {capture.unsaved_because}"
+    whole = f"Full output: {capture.full_output_path}" if capture.unsaved_because is None else unsaved
     if result.last_line_partial:
         kept, size = format_size(result.output_bytes), format_size(capture.size_of_last_line)
         return f"\n\n[Showing last {kept} of line {last} (line is {size}). {whole}]"

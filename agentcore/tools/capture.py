@@ -5,12 +5,16 @@
                     ├─► counts of lines and bytes
                     └─► the file, from the moment on at which a limit is passed
 
+Where the file cannot be written (a full disk) the command goes on: the file is removed, the tail is kept, `unsaved_because`
+says why.
+
 Each stream is decoded by itself, so a character that comes in two pieces is whole also if the other stream speaks in between.
 """
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -64,6 +68,8 @@ class OutputCapture:
         """The bytes after the last line feed."""
         self.full_output_path: str | None = None
         """The file with the whole output; None as long as it is within the limits. Complete after `finish`."""
+        self.unsaved_because: EnvironmentFileError | None = None
+        """Why there is no such file, although the output passed a limit."""
 
     @property
     def size_of_last_line(self) -> int:
@@ -76,11 +82,7 @@ class OutputCapture:
         return self._line_feeds + (self.last_line_bytes > 0)
 
     def add(self, stream: OutputStream, data: bytes) -> bytes:
-        """Take in what came on a stream and return what is new of the cleaned text, as UTF-8.
-
-        Raises:
-            EnvironmentFileError: The file with the whole output cannot be written.
-        """
+        """Take in what came on a stream and return what is new of the cleaned text, as UTF-8."""
         cleaned, line_feeds = self._clean(stream, data, is_last=False)
         self._keep(cleaned, line_feeds)
         return cleaned
@@ -98,7 +100,10 @@ class OutputCapture:
     def close(self) -> None:
         """Complete the file with the whole output. Calling it twice is harmless."""
         if self._file is not None:
-            self._file.close()
+            try:
+                self._file.close()
+            except EnvironmentFileError as error:
+                self._give_up_saving(error)
 
     def result(self) -> TruncationResult:
         """Return the tail as it is now, with the totals of all that came."""
@@ -133,14 +138,31 @@ class OutputCapture:
         self._measure_last_lines(cleaned)
         self._tail.append(cleaned)
         self._tail_bytes += len(cleaned)
+        if self.unsaved_because is None:
+            try:
+                self._save(cleaned)
+            except EnvironmentFileError as error:
+                self._give_up_saving(error)
+        while self._tail_bytes - len(self._tail[0]) >= self._keep_bytes:
+            self._tail_bytes -= len(self._tail.popleft())
+
+    def _save(self, cleaned: bytes) -> None:
         if self._file is not None:
             self._file.write(cleaned)
         elif self._total_bytes > self._max_bytes or self.total_lines > self._max_lines:
             self.full_output_path = self._environment.create_temp_file(prefix=self._prefix, suffix=".log")
             self._file = _OutputFile(self._environment, self.full_output_path)
             self._file.write(b"".join(self._tail))
-        while self._tail_bytes - len(self._tail[0]) >= self._keep_bytes:
-            self._tail_bytes -= len(self._tail.popleft())
+
+    def _give_up_saving(self, error: EnvironmentFileError) -> None:
+        self.unsaved_because = error
+        path, file = self.full_output_path, self._file
+        self.full_output_path = self._file = None
+        with contextlib.suppress(EnvironmentFileError):
+            if file is not None:
+                file.abandon()
+            if path is not None:  # a part of the output that looks like the whole is worse than none, and the disk is full
+                self._environment.remove(path, force=True)
 
     def _measure_last_lines(self, cleaned: bytes) -> None:
         last = cleaned.rfind(b"\n")
@@ -183,6 +205,12 @@ class _OutputFile:
         elif self._pieces:
             self._append()
 
+    def abandon(self) -> None:
+        """Close the file without what has not been written yet."""
+        self._pieces.clear()
+        if self._local is not None:
+            self._local.close()
+
     def _append(self) -> None:
         pieces, self._pieces, self._pieces_bytes = self._pieces, [], 0
         self._environment.append_file(self._path, b"".join(pieces))
@@ -202,7 +230,7 @@ class ShellCapture:
     """What a command printed, cleaned and cut to its tail.
 
     `exit_code` is None if the command did not come to its own end: `cancelled` says that it was aborted, `execution_error` why
-    else it failed. `full_output_path` names the file with the whole output, where `truncated`.
+    else it failed. `full_output_path` names the file with the whole output, where `truncated`; None if it could not be written.
     """
 
     output: str
