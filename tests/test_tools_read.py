@@ -58,6 +58,23 @@ def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
         assert caught.value.code == "invalid"
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="needs such a file of the kernel's")
+def test_a_file_of_the_kernel_that_waits_is_not_waited_for(tmp_path: Path) -> None:
+    """It looks like a file, and reading it would take until the kernel says something."""
+    with pytest.raises(EnvironmentFileError) as caught:
+        read_file(tmp_path, "/proc/kmsg")
+    assert caught.value.code in ("invalid", "permission_denied")
+
+
+def test_the_command_in_a_hint_can_be_run_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the path has blanks and belongs to the home directory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "my file").write_text("x" * 60_000)
+    (block,) = read_file(tmp_path, "~/my file").content
+    assert isinstance(block, TextContent)
+    assert block.text == "[Line 1 is 58.6KB, exceeds 50.0KB limit. Use bash: sed -n '1p' ~/'my file' | head -c 51200]"
+
+
 def test_a_file_that_is_too_large_is_refused_with_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the size, the limit and a command."""
     monkeypatch.setattr(workspace, "MAX_FILE_BYTES", 2048)
@@ -128,4 +145,4 @@ def test_an_image_processor_may_take_fewer_arguments(tmp_path: Path) -> None:
     result = read_file(tmp_path, "i.png", ReadToolOptions(image_processor=process))  # type: ignore[arg-type]
     assert result.content == [TextContent("Read image file [image/png]\n70 bytes")]
     with pytest.raises(TypeError, match="image_processor gets at most 3 arguments"):
-        create_read_tool(ReadToolOptions(image_processor=lambda a, b, c, d: None))  # type: ignore[arg-type, misc]
+        create_read_tool(ReadToolOptions(image_processor=lambda a, b, c, d: None))  # type: ignore[arg-type]

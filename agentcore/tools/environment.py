@@ -31,7 +31,7 @@ from typing import Literal, Protocol
 from agentcore.abort import AbortSignal
 from agentcore.errors import EnvironmentErrorCode, EnvironmentFileError
 from agentcore.provider_keys import is_provider_key_variable
-from agentcore.tools.files import absolute_path, lock_for, write_atomically
+from agentcore.tools.files import absolute_path, lock_for, make_directories, write_atomically
 from agentcore.tools.shell import OutputFn, OutputStream, check_timeout, run_process_group
 
 __all__ = [
@@ -182,7 +182,9 @@ class LocalEnvironment:
         inherit_env: Whether commands get the variables of this process.
         allowed_variables: Patterns (`PATH`, `LC_*`) of those that they get, instead of all.
         pass_provider_keys: Whether the keys of providers (`agentcore.provider_keys`: every `…_API_KEY`, and some tokens) are
-            among them. A key can also be handed over by itself: in `env`, or by its full name in `allowed_variables`.
+            among them. A key can also be handed over by itself: in `env`, or by its full name in `allowed_variables`. This keeps
+            keys out of what commands print and pass on; it is no wall: on Linux a program of the same user that looks for them
+            finds those that this process was started with in `/proc`.
 
     Threads:
         Every method may be called from any thread.
@@ -268,8 +270,11 @@ class LocalEnvironment:
         """See `ExecutionEnvironment.read_binary_file`."""
         whole = self._begin(path, signal)
         with file_errors(whole, "read"):
-            with open(whole, "rb") as file:
-                return file.read()
+            with open(whole, "rb", opener=_open_without_waiting) as file:
+                content: bytes | None = file.read()
+        if content is None:  # a file of the kernel's, such as /proc/kmsg
+            raise EnvironmentFileError(f"{whole} has nothing to read now, and no end: use another path", code="invalid", path=whole)
+        return content
 
     def read_text_file(self, path: str, *, signal: AbortSignal | None = None) -> str:
         """See `ExecutionEnvironment.read_text_file`."""
@@ -299,7 +304,7 @@ class LocalEnvironment:
         """See `ExecutionEnvironment.append_file`."""
         whole = self._begin(path, signal)
         with file_errors(whole, "append to"):
-            os.makedirs(os.path.dirname(whole), exist_ok=True)
+            make_directories(os.path.dirname(whole))
             with lock_for(os.path.realpath(whole)), open(whole, "ab", buffering=0) as file:
                 view = memoryview(_to_bytes(content))
                 while view:
@@ -310,7 +315,7 @@ class LocalEnvironment:
         whole = self.absolute_path(path)
         with file_errors(whole, "make the directory"):
             if recursive:
-                os.makedirs(whole, exist_ok=True)
+                make_directories(whole)
             else:
                 os.mkdir(whole)
 
@@ -368,6 +373,10 @@ class LocalEnvironment:
         shell = self._find_shell()
         try:
             os.stat(os.path.join(directory, "."))
+        except PermissionError as error:
+            raise EnvironmentFileError(
+                f"working directory may not be entered: {directory}; run the command elsewhere", code="spawn_error"
+            ) from error
         except OSError as error:
             raise EnvironmentFileError(
                 f"working directory does not exist: {directory}; make it, or run the command elsewhere", code="spawn_error"
@@ -476,6 +485,10 @@ def _describe(name: str, path: str, found: os.stat_result) -> FileInfo | None:
     else:
         return None
     return FileInfo(name, path, kind, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _to_bytes(content: str | bytes) -> bytes:

@@ -139,7 +139,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     target = os.path.realpath(path)
     if os.path.islink(target):
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
-    os.makedirs(os.path.dirname(target), exist_ok=True)
+    make_directories(os.path.dirname(target))
     try:
         old = os.stat(target)
     except FileNotFoundError:
@@ -153,6 +153,19 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
             _write_in_place(target, data)
     elif not _replace(target, data, None):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+
+
+def make_directories(path: str) -> None:
+    """Make a directory and those above it that are missing, however many (`os.makedirs` ends at a thousand)."""
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # somebody else made it just now
+            os.mkdir(folder)
+    if not os.path.isdir(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
 
 def _replace(target: str, data: bytes, old: os.stat_result | None) -> bool:

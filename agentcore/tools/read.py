@@ -153,7 +153,7 @@ def _text_result(text: str, asked: ReadToolInput) -> AgentToolResult:
         size = format_size(utf8_length(text[begin:end].partition("\n")[0]))
         notice = (
             f"[Line {first} is {size}, exceeds {format_size(DEFAULT_MAX_BYTES)} limit. Use bash: sed -n '{first}p' "
-            f"{shlex.quote(asked['path'])} | head -c {DEFAULT_MAX_BYTES}]"
+            f"{_quote(asked['path'])} | head -c {DEFAULT_MAX_BYTES}]"
         )
         return AgentToolResult([TextContent(notice)], ReadToolDetails(cut))
     if cut.truncated:
@@ -165,6 +165,11 @@ def _text_result(text: str, asked: ReadToolInput) -> AgentToolResult:
         notice = f"\n\n[{total - last} more lines in file. Use offset={last + 1} to continue.]"
         return AgentToolResult([TextContent(cut.content + notice)])
     return AgentToolResult([TextContent(cut.content)])
+
+
+def _quote(path: str) -> str:
+    """Return a path as one word of a shell command, in which `~/` still means the home directory."""
+    return "~/" + shlex.quote(path[2:]) if path.startswith("~/") else shlex.quote(path)
 
 
 def _line_start(text: str, number: int, position: int = 0, known: int = 0) -> int:
