@@ -466,6 +466,24 @@ def test_what_cannot_be_a_tool_is_refused_when_it_is_made() -> None:
         "time, not for type checkers only",
         "the parameter 'a' of the tool 'choices' has choices that JSON has no form for: [b'x']; use texts, numbers or booleans",
     ]
+
+    def named_stars(**numbers: int) -> None: ...
+
+    class Thing:
+        def work(self, a: int) -> None: ...
+
+    further = []
+    odd_ones: list[Any] = [named_stars, Thing.work, int, tool(Thing().work)]
+    for odd in odd_ones:
+        with pytest.raises(TypeError) as caught:
+            tool(odd)
+        further.append(str(caught.value))
+    assert further == [
+        "the tool 'named_stars' takes **numbers, which no schema can describe: name its parameters",
+        "'work' is a method without its object: make the tool of a bound one, as in tool(thing.work)",
+        "the tool 'int' does not tell what it takes: wrap it in a function with annotations",
+        "'work' is a tool already: use it as it is, or give @tool the function",
+    ]
     with pytest.raises(ValueError) as refused:
         tool(lambda: None)
     assert str(refused.value) == ("'<lambda>' cannot be a tool's name: give one of letters, digits, _ and - with @tool(name=…)")
@@ -489,6 +507,41 @@ def test_a_timeout_is_a_number_of_seconds_above_0() -> None:
 
         @tool(timeout=0)
         def work() -> None: ...
+
+
+def test_options_of_a_wrong_kind_are_refused() -> None:
+    """A timeout that is no number, an execution mode that is none of the two."""
+
+    def work() -> None: ...
+
+    with pytest.raises(TypeError, match="the timeout of the tool 'work' must be seconds or None, not str"):
+        tool(timeout="5")(work)  # type: ignore[call-overload]
+    with pytest.raises(
+        ValueError, match=r"the execution_mode of the tool 'work' is 'weird': give 'sequential', 'parallel' or None"
+    ):
+        tool(execution_mode="weird")(work)  # type: ignore[call-overload]
+
+
+def test_one_and_true_are_two_choices() -> None:
+    """Python takes them for the same key of a dictionary."""
+
+    @tool
+    def pick(what: Literal["a", 1, True]) -> str:
+        return repr(what)
+
+    assert properties(pick) == {"what": {"enum": ["a", 1, True]}}
+    assert [text(pick, what=value) for value in ("a", 1, True)] == ["'a'", "1", "True"]
+
+
+def test_a_default_without_a_json_form_is_left_out() -> None:
+    """`Infinity` would spoil every request; an optional value is offered without null also when it is described."""
+
+    @tool
+    def wait(limit: float = float("inf"), why: Annotated[str | None, "the reason"] = None) -> str:
+        return repr((limit, why))
+
+    assert properties(wait) == {"limit": {"type": "number"}, "why": {"type": "string", "description": "the reason"}}
+    assert text(wait, why=None) == "(inf, None)"
 
 
 def test_a_hidden_coroutine_is_an_error() -> None:

@@ -48,7 +48,7 @@ class AgentTool:
         `prepare_arguments` runs on the run thread.
 
     Raises:
-        TypeError: A function needs more arguments than there are, or `parameters` is no dictionary.
+        TypeError: A function needs more arguments than there are, `parameters` is no dictionary, or `timeout` no number.
         ValueError: `timeout` is not above 0, or `execution_mode` is neither of the two.
     """
 
@@ -70,7 +70,15 @@ class AgentTool:
         if not isinstance(self.parameters, dict):
             kind = type(self.parameters).__name__
             raise TypeError(f"the parameters of the tool {self.name!r} must be a JSON Schema as a dictionary, not {kind}")
+        if self.timeout is not None and not isinstance(self.timeout, (int, float)):
+            raise TypeError(f"the timeout of the tool {self.name!r} must be seconds or None, not {type(self.timeout).__name__}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"the timeout of the tool {self.name!r} is {self.timeout}: give seconds above 0, or None for no limit")
         if self.execution_mode is not None:
-            self.execution_mode = ToolExecutionMode(self.execution_mode)
+            try:
+                self.execution_mode = ToolExecutionMode(self.execution_mode)
+            except ValueError:
+                given = self.execution_mode
+                raise ValueError(
+                    f"the execution_mode of the tool {self.name!r} is {given!r}: give 'sequential', 'parallel' or None"
+                ) from None

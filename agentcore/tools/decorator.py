@@ -21,13 +21,14 @@ import dataclasses
 import enum
 import functools
 import inspect
+import math
 import pathlib
 import re
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, overload
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, overload
 
 from agentcore.codec import dumps
 from agentcore.messages import AgentToolResult, ImageContent, TextContent
@@ -92,6 +93,8 @@ def tool(
         ...     return a + b
         >>> agent = Agent(tools=[add])
     """
+    if isinstance(function, AgentTool):
+        raise TypeError(f"{function.name!r} is a tool already: use it as it is, or give @tool the function")
     if function is not None and not callable(function):
         raise TypeError(f"@tool takes a function, not {function!r}: give options by name, as in @tool(name={function!r})")
     scope = sys._getframe(1).f_locals  # for annotations as text that name a class of the function around
@@ -121,9 +124,10 @@ def _make(
     members: list[_Member] = []
     injected: list[str] = []
     positional: list[str] = []
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in _signature(function, name).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"the tool {name!r} takes *{parameter.name}, which no schema can describe: name its parameters")
+            shown = str(parameter).partition(":")[0]
+            raise TypeError(f"the tool {name!r} takes {shown}, which no schema can describe: name its parameters")
         if parameter.kind is parameter.POSITIONAL_ONLY:
             positional.append(parameter.name)
         if parameter.name in INJECTED:
@@ -131,6 +135,8 @@ def _make(
             continue
         what = f"the parameter {parameter.name!r} of the tool {name!r}"
         if parameter.annotation is parameter.empty:
+            if parameter.name in ("self", "cls") and not members:
+                raise TypeError(f"{name!r} is a method without its object: make the tool of a bound one, as in tool(thing.{name})")
             raise TypeError(f"{what} has no annotation: say what it takes, as in {parameter.name}: str")
         annotation = _resolve(parameter.annotation, function, scope, what)
         default = dataclasses.MISSING if parameter.default is parameter.empty else parameter.default
@@ -155,9 +161,16 @@ def _make(
         description=summary if description is None else description,
         parameters=builder.object_schema(members),
         execute=execute,
-        execution_mode=None if execution_mode is None else ToolExecutionMode(execution_mode),
+        execution_mode=cast("ToolExecutionMode | None", execution_mode),  # a text is made one there
         timeout=timeout,
     )
+
+
+def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(function)
+    except ValueError as error:  # some built-in ones
+        raise TypeError(f"the tool {name!r} does not tell what it takes: wrap it in a function with annotations") from error
 
 
 def _refuse_other_kinds(function: Callable[..., Any], name: str) -> None:
@@ -252,7 +265,8 @@ class _Builder:
             schema = {**schema, "description": description}
         if has_default and default is not None:
             plain = default.value if isinstance(default, enum.Enum) else default
-            if isinstance(plain, (str, int, float, bool)) or plain in ([], {}):
+            is_number = isinstance(plain, float) and math.isfinite(plain)  # others have no JSON form
+            if is_number or isinstance(plain, (str, int, bool)) or plain in ([], {}):
                 schema["default"] = plain
         return _Member(name, schema, shape.convert, not has_default)
 
@@ -310,15 +324,17 @@ class _Builder:
         return shape
 
     def _choices(self, choices: list[Any], what: str) -> _Shape:
-        by_value = {(choice.value if isinstance(choice, enum.Enum) else choice): choice for choice in choices}
-        kinds = {_SIMPLE.get(type(value), {}).get("type") for value in by_value}
-        if not by_value or None in kinds:
+        values = [choice.value if isinstance(choice, enum.Enum) else choice for choice in choices]
+        kinds = {_SIMPLE.get(type(value), {}).get("type") for value in values}
+        if not values or None in kinds:
             raise TypeError(f"{what} has choices that JSON has no form for: {choices}; use texts, numbers or booleans")
-        schema: _Schema = {"enum": list(by_value)}
+        # With its type each: 1 and True are two choices.
+        by_value = {(type(value) is bool, value): choice for value, choice in zip(values, choices, strict=True)}
+        schema: _Schema = {"enum": [value for _, value in by_value]}
         if len(kinds) == 1:
             schema = {"type": kinds.pop(), **schema}
         has_enums = any(isinstance(choice, enum.Enum) for choice in choices)
-        return _Shape(schema, (lambda value: by_value.get(value, value)) if has_enums else None)
+        return _Shape(schema, (lambda value: by_value.get((type(value) is bool, value), value)) if has_enums else None)
 
     def _union(self, arguments: tuple[Any, ...], what: str) -> _Shape:
         shapes = [self.shape(argument, what) for argument in arguments]
@@ -502,6 +518,9 @@ def _object_schema(members: Sequence[_Member], description: str = "") -> _Schema
 
 
 def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) is Annotated:
+        inner, *extras = get_args(annotation)
+        return Annotated[(_without_none(inner), *extras)]
     if get_origin(annotation) in (Union, getattr(types, "UnionType", None)):
         rest = tuple(member for member in get_args(annotation) if member is not type(None))
         return Union[rest] if rest else annotation
