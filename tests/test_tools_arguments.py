@@ -129,6 +129,33 @@ def test_a_large_argument_is_not_sent_back_whole() -> None:
     assert len(str(caught.value)) < 21_000
 
 
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("email", ["a@b", "first.last+tag@ex-ample.org"], ["a", "@", "a b@c", "a@-b", "a@b."]),
+        ("hostname", ["localhost", "a.b-c.org"], ["", "-a", "a_b", "a..b", "a" * 64]),
+        ("uri", ["https://x.org/y?a=b#c", "mailto:a@b"], ["x", "not a uri", "http://é"]),
+        ("url", ["http://x"], ["mailto:a@b"]),
+        ("duration", ["P1D", "PT5M", "P1Y2M3DT4H5M6S", "P2W"], ["P", "PT", "1D", "P1DT"]),
+        ("json-pointer", ["", "/a/0", "/~0~1"], ["a", "/~2"]),
+        ("time", ["10:00:00Z", "23:59:60.5+01:00", "10:00:00"], ["25:00:00", "10:00", "x"]),
+        ("date", ["2024-02-29"], ["2023-02-29", "20240229", "today"]),
+        ("date-time", ["2024-01-01T10:00:00Z"], ["2024-01-01", "2024-13-01T10:00:00Z"]),
+        ("uuid", ["123e4567-e89b-12d3-a456-426614174000"], ["123e4567"]),
+        ("ipv4", ["1.2.3.4"], ["1.2.3", "256.1.1.1"]),
+        ("ipv6", ["::1"], ["1::2::3"]),
+        ("regex", ["a+"], ["("]),
+    ],
+)
+def test_formats_are_checked_without_further_libraries(name: str, good: list[str], bad: list[str]) -> None:
+    """Each of the usual ones, of texts only."""
+    schema = {"type": "object", "properties": {"a": {"format": name}}}
+    for value in (*good, 5):
+        assert validate(schema, {"a": value}) == {"a": value}
+    for value in bad:
+        assert fault(schema, {"a": value}) == [f'a: must match format "{name}"'], value
+
+
 def test_the_caller_s_arguments_are_never_changed_or_shared() -> None:
     """What the tool gets can be changed without a trace in the message."""
     arguments = {"n": "1", "list": [{"a": 1}], "other": {"b": []}}

@@ -274,6 +274,18 @@ def _in_order(schema: Any, *, is_new_draft: bool) -> Any:
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
+# Those that jsonschema checks with further libraries only, hardly (`email`: any text with an @), or wrongly (`time`: no zone).
+_FORMATS = {
+    "email": r"[^\s@\"(),:;<>\[\\\]]+@[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*",
+    "hostname": r"(?=.{1,253}$)[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:[!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]*",
+    "url": r"[A-Za-z][A-Za-z0-9+.-]*://[!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]+",
+    "duration": r"P(?=.)(\d+W|(\d+Y)?(\d+M)?(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+S)?)?)",
+    "time": r"([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(\.\d+)?([Zz]|[+-]\d\d:\d\d)?",
+    "json-pointer": r"(/([^~/]|~[01])*)*",
+}
+
+
 @functools.cache
 def _format_checker() -> Any:
     from datetime import datetime
@@ -281,6 +293,9 @@ def _format_checker() -> Any:
     from jsonschema import FormatChecker
 
     checker = FormatChecker()
+    for name, pattern in _FORMATS.items():
+        compiled = re.compile(pattern)
+        checker.checks(name)(lambda value, wanted=compiled: not isinstance(value, str) or wanted.fullmatch(value) is not None)
 
     @checker.checks("date-time", raises=ValueError)
     def is_date_time(value: object) -> bool:
