@@ -133,3 +133,21 @@ def test_a_large_rewrite_is_shown_in_time() -> None:
     diff, first = generate_diff_string(old, new)
     assert (diff.count("\n-"), diff.count("\n+"), first) == (4999, 5000, 1)
     assert apply_patch(old, generate_unified_patch("f", old, new)) == new
+
+
+def test_among_equal_lines_the_earliest_are_kept() -> None:
+    """Of several shortest ways from one text to the other it is always the same one, whatever the texts end with."""
+    old, new = "{\na\na\na\na\n}\n", "{\n{\na\na\na\n}\n"
+    diff, first_changed_line = generate_diff_string(old, new)
+    assert diff.split("\n") == [" 1 {", "+2 {", " 2 a", " 3 a", " 4 a", "-5 a", " 6 }"]
+    assert first_changed_line == 2
+
+
+def test_too_much_to_compare_is_replaced_as_a_whole() -> None:
+    """What both texts begin and end with stays out of it."""
+    old = "head\n" + "".join(f"old {n}\n" for n in range(600)) + "tail\n"
+    new = "head\n" + "".join(f"new {n}\n" for n in range(600)) + "tail\n"
+    diff, first_changed_line = generate_diff_string(old, new)
+    lines = diff.split("\n")
+    assert (len(lines), first_changed_line) == (1202, 2)
+    assert (lines[0], lines[1], lines[601], lines[-1]) == ("   1 head", "-  2 old 0", "+  2 new 0", " 602 tail")

@@ -269,20 +269,25 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _diff_lines(old: list[str], new: list[str]) -> list[_Op]:
-    """Return the shortest way from `old` to `new`, in each place removals before additions."""
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    middle = _shortest_script(old[head : len(old) - tail], new[head : len(new) - tail])
-    same: list[_Op] = [(" ", line) for line in old[:head]]
-    return [*same, *middle, *((" ", line) for line in old[len(old) - tail :])]
+    """Return the shortest way from `old` to `new`, in each place removals before additions.
+
+    Of several shortest ways the one is taken that keeps lines as early as it can, so lines that both texts end with are not set
+    aside first: among lines that occur several times that would be another way.
+    """
+    head = _common_length(old, new)
+    return [*((" ", line) for line in old[:head]), *_shortest_script(old[head:], new[head:])]
+
+
+def _common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines both begin with."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
 
 
 def _shortest_script(old: list[str], new: list[str]) -> list[_Op]:
-    """Myers' greedy comparison; everything removed and added anew where there is too much to compare."""
+    """Myers' greedy comparison; all that differs removed and added anew where there is too much to compare."""
     reach = {1: 0}  # by diagonal (position in old minus that in new): how far in old one gets
     trace: list[dict[int, int]] = []
     for count in range(min(len(old) + len(new), _MAX_EDITS) + 1):
@@ -297,7 +302,9 @@ def _shortest_script(old: list[str], new: list[str]) -> list[_Op]:
             reach[diagonal] = at
             if at >= len(old) and at - diagonal >= len(new):
                 return _walk_back(old, new, trace, count)
-    return [*(("-", line) for line in old), *(("+", line) for line in new)]
+    tail = _common_length(old[::-1], new[::-1])
+    old, kept, new = old[: len(old) - tail], old[len(old) - tail :], new[: len(new) - tail]
+    return [*(("-", line) for line in old), *(("+", line) for line in new), *((" ", line) for line in kept)]
 
 
 def _walk_back(old: list[str], new: list[str], trace: list[dict[int, int]], count: int) -> list[_Op]:
