@@ -326,10 +326,12 @@ def dumps(value: Any) -> str:
     """Return JSON text without blanks or line breaks, fit to be written as UTF-8.
 
     Raises:
-        ValueError: The value holds itself.
+        ValueError: The value holds itself, or its lists and dicts lie too deep in one another.
     """
     try:
         text = _encoder.encode(value)
+    except RecursionError as error:
+        raise ValueError("the value is nested too deeply to be written as JSON: make it flatter") from error
     except (ValueError, TypeError) as error:  # NaN or an infinity; a key of a dict that is no string
         if "Circular" in str(error):
             raise ValueError("the value holds itself, so it cannot be written as JSON: leave the reference out") from error

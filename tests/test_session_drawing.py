@@ -71,3 +71,17 @@ def test_a_deep_session_is_drawn() -> None:
     for _ in range(10_000):
         session.append_custom_entry("n")
     assert session.tree().count("\n") == 9_999
+
+
+def test_branches_within_branches_stay_in_the_width() -> None:
+    """However deep branches lie in branches, a line has at most the width asked for, and the drawing grows with the entries."""
+    session = Session(MemorySessionStorage())
+    for number in range(1000):
+        fork = session.append_message(UserMessage(f"fork {number}", timestamp=1))
+        session.append_message(UserMessage(f"left {number}", timestamp=1))
+        session.move_to(fork)
+    last = session.append_message(UserMessage("here", timestamp=1))
+    lines = session.tree(80).splitlines()
+    assert len(lines) == 2001
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line.endswith("◄ leaf")] == [f"…{'   ' * 12}└─ {last} user: here  ◄ leaf"]

@@ -13,6 +13,7 @@ import pytest
 from agentcore.custom_messages import OtherMessage
 from agentcore.errors import EntryNotFoundError, SessionCorruptError, SessionError
 from agentcore.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, Usage, UserMessage
+from agentcore.models import Model
 from agentcore.session import (
     BranchSummary,
     CustomEntry,
@@ -167,6 +168,48 @@ def test_what_is_no_message_is_refused(session: Session) -> None:
 class Bookmark:
     page_number: int
     role: str = "bookmark"
+
+
+@pytest.mark.parametrize(
+    ("append", "error", "words"),
+    [
+        (lambda s: s.append_message({"role": "user"}), ValueError, "no message that could be read again: .* no key 'content'"),
+        (lambda s: s.append_message({"role": "toolResult", "content": []}), ValueError, "no key 'toolCallId'"),
+        (lambda s: s.append_thinking_level_change(3), TypeError, "a thinking level is a text, not int: 'high', for example"),
+        (lambda s: s.append_model_change(Model("m", provider="p"), "m"), TypeError, "a provider is a text, not Model: model.prov"),
+        (lambda s: s.append_model_change("p", Model("m")), TypeError, "a model id is a text, not Model: model.id"),
+        (lambda s: s.append_active_tools_change("read"), TypeError, "a list of their names"),
+        (lambda s: s.append_active_tools_change([read]), TypeError, "a list of their names"),
+        (lambda s: s.append_compaction(UserMessage("S")), TypeError, "a summary is a text, not UserMessage"),
+        (lambda s: s.append_session_name(None), TypeError, "a session's name is a text, not NoneType: '' takes it away"),
+        (lambda s: s.append_custom_entry("deep", deep()), ValueError, "nested too deeply to be written as JSON: make it flatter"),
+        (lambda s: s.append_custom_entry("ring", ring()), ValueError, "the value holds itself"),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_read_again_is_not_stored(session: Session, append: Any, error: Any, words: str) -> None:
+    """A wrong argument is one clear line, and nothing is stored that would spoil the session."""
+    with pytest.raises(error, match=words):
+        append(session)
+    assert session.get_entries() == []
+    session.append_message(UserMessage("a", timestamp=1))
+    assert texts(session) == ["a"]
+
+
+def read() -> None:
+    """Stand for a tool."""
+
+
+def deep() -> Any:
+    value: Any = None
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+def ring() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
 
 
 def test_messages_of_ones_own_are_stored(session: Session) -> None:

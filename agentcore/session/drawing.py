@@ -16,14 +16,19 @@ from agentcore.session.tree import EntryIndex
 
 
 def draw_tree(index: EntryIndex, width: int = 100) -> str:
-    """Return the drawing. Lines are cut at `width` characters; the label and the mark of the leaf stay."""
+    """Return the drawing. Lines are cut at `width` characters; the label and the mark of the leaf stay.
+
+    Of branches within branches the last ones are drawn, as many as fit in half the width; `…` stands for those before.
+    """
     roots, children = _family(index)
     lines = [] if index.leaf_id is not None else ["(before the first entry)  ◄ leaf"]
     # Not recursive: a session is far deeper than Python's stack.
     waiting: list[tuple[RawEntry, str, str]] = []  # entry, what its line begins with, what those below begin with
     _wait(waiting, roots, "")
+    room = max(width // 2, 12)
     while waiting:
         raw, start, below = waiting.pop()
+        start, below = _cut(start, room), _cut(below, room)
         lines.append(_line(raw, start, index, width))
         _wait(waiting, children.get(raw["id"], []), below)
     return "\n".join(lines)
@@ -53,6 +58,10 @@ def _wait(waiting: list[tuple[RawEntry, str, str]], siblings: list[RawEntry], pr
     for place, raw in reversed(list(enumerate(siblings))):
         is_last = place == len(siblings) - 1
         waiting.append((raw, prefix + ("└─ " if is_last else "├─ "), prefix + ("   " if is_last else "│  ")))
+
+
+def _cut(prefix: str, room: int) -> str:
+    return prefix if len(prefix) <= room else "…" + prefix[-(room - 1) :]
 
 
 def _line(raw: RawEntry, start: str, index: EntryIndex, width: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -32,11 +33,13 @@ from agentcore.session.jsonl_file import (
     sync_folder,
 )
 from agentcore.session.session import Session
-from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata, check_fsync, new_header
+from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata, check_fsync, new_header, whole_cwd
 from agentcore.session.tree import EntryIndex, entries_for_fork
 from agentcore.session.writer_lock import WriterLock
 
 _log = logging.getLogger("agentcore.session")
+
+_FOLDER_BYTES = 200
 
 
 class _Hold:
@@ -62,7 +65,15 @@ class JsonlSessionStorage(EntryStorage):
     Threads: any, as `EntryStorage` says.
     """
 
-    def __init__(self, path: str, content: FileContent, *, fsync: Fsync, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], content: FileContent | None = None, *, fsync: Fsync = "every", read_only: bool = False
+    ) -> None:
+        if content is None:
+            raise TypeError(
+                "JsonlSessionStorage.create(path, cwd=…) makes a session file, JsonlSessionStorage.open(path) opens one; "
+                "use one of them in place of JsonlSessionStorage(path)"
+            )
+        path = os.fspath(path)
         super().__init__(metadata_of(content.header, path), EntryIndex())
         self.path = path
         self.read_only = read_only
@@ -255,9 +266,10 @@ class JsonlSessionStorage(EntryStorage):
 
     def _bring_up_to_date(self, hold: _Hold) -> None:
         """Write a file of an old version as version 3, and keep the old one beside it."""
-        kept = keep_copy(self.path, f".v{self._content.version}")
+        path = os.path.realpath(self.path)  # a link to the file stays a link
+        kept = keep_copy(path, f".v{self._content.version}")
         lines = (dumps(raw).encode() + b"\n" for raw in (self._content.header, *self._index.raws))
-        replace_file(self.path, lines)
+        replace_file(path, lines)
         file = self._reopen(hold)
         status = file.status()
         self._content = FileContent(
@@ -306,9 +318,10 @@ def _mend(path: str) -> tuple[FileContent, FileContent, str | None]:
     """
     lock = WriterLock(path)
     try:
-        damaged = read_session_file(path)  # with the lock: nobody writes any more
-        side_path = repair(path, damaged.damages) if damaged.damages else None
-        return damaged, read_session_file(path), side_path
+        with lock.turn:
+            damaged = read_session_file(path)  # now nobody writes, neither another process nor another storage of this one
+            side_path = repair(os.path.realpath(path), damaged.damages) if damaged.damages else None
+            return damaged, read_session_file(path), side_path
     finally:
         lock.release()
 
@@ -340,8 +353,10 @@ class JsonlSessionRepo:
         return self._create(new_header(cwd, session_id, parent_session, metadata), ())
 
     def _create(self, header: RawEntry, raws: Sequence[RawEntry]) -> Session:
-        if not re.fullmatch(r"[^/\\\0]+", header["id"]):
-            raise ValueError(f"a session id is part of a file name, and {header['id']!r} cannot be: leave out slashes")
+        if not isinstance(header["id"], str) or not re.fullmatch(r"[^/\\\0]{1,200}", header["id"]):
+            raise ValueError(
+                f"a session id is part of a file name, and {header['id']!r} cannot be: take a short text without slashes"
+            )
         time = header["timestamp"].replace(":", "-").replace(".", "-")
         path = os.path.join(self._folder(header["cwd"]), f"{time}_{header['id']}.jsonl")
         return Session(JsonlSessionStorage._create(path, header, raws, self._fsync))
@@ -362,7 +377,7 @@ class JsonlSessionRepo:
             except SessionError as error:
                 _log.debug("passed over: %s", error)
                 continue
-            if cwd is None or metadata.cwd == os.fspath(cwd):
+            if cwd is None or whole_cwd(metadata.cwd) == whole_cwd(cwd):
                 found.append(metadata)
         found.sort(key=lambda metadata: metadata.created_at, reverse=True)
         return found
@@ -424,16 +439,21 @@ class JsonlSessionRepo:
 
     def _folder(self, cwd: str) -> str:
         name = re.sub(r"[/\\:]", "-", cwd[1:] if cwd[:1] in ("/", "\\") else cwd)
+        if len(os.fsencode(name)) > _FOLDER_BYTES:  # longer than a file system takes
+            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            name = f"{os.fsencode(name)[: _FOLDER_BYTES - 17].decode('utf-8', 'ignore')}-{digest}"
         return os.path.join(self.root, f"--{name}--")
 
     def _files(self, cwd: str | os.PathLike[str] | None) -> Iterator[str]:
         folders = [self.root]
         if cwd is not None:
-            folders.append(self._folder(os.fspath(cwd)))
+            # As this library names the folder, and as a program may have that keeps the name as it is given.
+            folders.extend(dict.fromkeys(self._folder(name) for name in (whole_cwd(cwd), os.fspath(cwd))))
         else:
             folders.extend(entry.path for entry in _scan(self.root) if entry.is_dir())
         for folder in folders:
-            yield from (entry.path for entry in _scan(folder) if entry.name.endswith(".jsonl"))
+            # Regular files alone: opening a pipe would wait for its other end.
+            yield from (entry.path for entry in _scan(folder) if entry.name.endswith(".jsonl") and entry.is_file())
 
     def _path(self, session: SessionMetadata | str | os.PathLike[str]) -> str:
         if isinstance(session, SessionMetadata):
@@ -441,10 +461,10 @@ class JsonlSessionRepo:
                 raise SessionError(f"session {session.id} is in memory; it has no file to open", code="not_found")
             return session.path
         name = os.fspath(session)
-        if os.path.exists(name) or name.endswith(".jsonl"):
+        if os.path.isfile(name) or name.endswith(".jsonl"):
             return os.path.abspath(name)
         for path in self._files(None):
-            if path.endswith(f"_{name}.jsonl"):
+            if os.path.basename(path).partition("_")[2] == f"{name}.jsonl":
                 return path
         raise SessionError(f"there is no session {name!r} in {self.root}; list() has those that there are", code="not_found")
 
@@ -455,5 +475,7 @@ def _scan(folder: str) -> Iterator[os.DirEntry[str]]:
             yield from sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
         return
+    except PermissionError as error:
+        _log.debug("passed over: %s", error)
     except NotADirectoryError as error:
         raise SessionError(f"{folder} is no folder: sessions are kept in one", code="storage") from error

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -326,6 +327,7 @@ def repair(path: str, damages: list[Damage]) -> str | None:
     if any(damage.torn for damage in damages):
         side_path = free_name(path + ".torn")
         with open(side_path, "xb") as side:
+            _copy_mode(path, side_path)
             for damage in damages:
                 rest = damage.torn.rstrip(b"\0")
                 side.write(rest)
@@ -357,6 +359,7 @@ def replace_file(path: str, pieces: Iterator[bytes]) -> None:
     new_path = f"{path}.new-{os.getpid()}"
     try:
         with open(new_path, "wb") as new:
+            _copy_mode(path, new_path)
             for piece in pieces:
                 new.write(piece)
             new.flush()
@@ -368,13 +371,21 @@ def replace_file(path: str, pieces: Iterator[bytes]) -> None:
     sync_folder(path)
 
 
+def _copy_mode(path: str, new_path: str) -> None:
+    """Let nobody read what is written anew who could not read the file itself."""
+    try:
+        shutil.copymode(path, new_path)
+    except OSError:
+        pass  # the file system has none, or the file is somebody else's
+
+
 def keep_copy(path: str, suffix: str) -> str:
     """Keep a file as it is now beside itself. Returns the name of the copy."""
     copy_path = free_name(path + suffix)
     try:
         os.link(path, copy_path)
     except OSError:  # a file system without links
-        Path(copy_path).write_bytes(Path(path).read_bytes())
+        shutil.copy(path, copy_path)
     return copy_path
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
-from agentcore.codec import encode
+from agentcore.codec import decode_tagged, encode
 from agentcore.custom_messages import AgentMessage
 from agentcore.messages import ImageContent, TextContent, Usage
 from agentcore.session.bulk import collector_paused
@@ -95,26 +95,34 @@ class Session:
         """Store a message and return the entry's id. A mapping is the message's JSON form, and is stored as it is.
 
         Raises:
+            ValueError: The mapping is no message that could be read again.
             EntryNotStoredError: The entry could not be written; it says which. The session is as it was before.
             SessionLockedError: This is a forked child, and its parent has the session.
         """
         role = message.get("role") if isinstance(message, Mapping) else getattr(message, "role", None)
         if not isinstance(role, str):
             raise TypeError(f"append_message takes a message, not {type(message).__name__}: UserMessage(…) makes one of a text")
-        if not isinstance(message, Mapping) and not is_dataclass(message):
+        if isinstance(message, Mapping):
+            _check_message(message)
+        elif not is_dataclass(message):
             raise TypeError(f"a message of class {type(message).__name__} has no JSON form: make it a dataclass, or pass a mapping")
         return self.storage.append({"type": "message", "message": message})
 
     def append_thinking_level_change(self, thinking_level: str) -> str:
         """Store that the model thinks this much from here on."""
+        _check_text("a thinking level", thinking_level, "'high', for example")
         return self.storage.append({"type": "thinking_level_change", "thinkingLevel": thinking_level})
 
     def append_model_change(self, provider: str, model_id: str) -> str:
         """Store that another model answers from here on."""
+        _check_text("a provider", provider, "model.provider")
+        _check_text("a model id", model_id, "model.id")
         return self.storage.append({"type": "model_change", "provider": provider, "modelId": model_id})
 
     def append_active_tools_change(self, active_tool_names: Sequence[str]) -> str:
         """Store that the model is offered these tools from here on."""
+        if isinstance(active_tool_names, str) or not all(isinstance(name, str) for name in active_tool_names):
+            raise TypeError("active tools are a list of their names: [tool.name for tool in tools]")
         return self.storage.append({"type": "active_tools_change", "activeToolNames": list(active_tool_names)})
 
     def append_compaction(
@@ -139,6 +147,7 @@ class Session:
             usage: What making it took.
             retained_tail: The kept messages themselves, in place of `first_kept_entry_id`; an empty list keeps nothing.
         """
+        _check_text("a summary", summary, "what compact() returns has one")
         return self.storage.append(
             _without_none(
                 {
@@ -189,6 +198,7 @@ class Session:
 
     def append_session_name(self, name: str) -> str:
         """Name the session; an empty name takes it away. Line breaks become blanks."""
+        _check_text("a session's name", name, "'' takes it away")
         return self.storage.append({"type": "session_info", "name": re.sub(r"[\r\n]+", " ", name).strip()})
 
     def append_entry(self, entry: SessionTreeEntry | Mapping[str, Any]) -> str:
@@ -311,6 +321,18 @@ class Session:
 def _show(raws: Sequence[RawEntry]) -> list[SessionTreeEntry]:
     with collector_paused():
         return [show_entry(raw) for raw in raws]
+
+
+def _check_message(message: Mapping[str, Any]) -> None:
+    try:
+        decode_tagged(message)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"this is no message that could be read again: {error}; UserMessage(…) makes one of a text") from error
+
+
+def _check_text(what: str, value: object, hint: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a text, not {type(value).__name__}: {hint}")
 
 
 def _without_none(raw: RawEntry) -> RawEntry:

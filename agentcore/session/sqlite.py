@@ -11,9 +11,11 @@ import json
 import os
 import re
 import sqlite3
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from agentcore.codec import dumps
@@ -22,24 +24,29 @@ from agentcore.session.bulk import collector_paused
 from agentcore.session.entries import RawEntry, entry_fault
 from agentcore.session.jsonl_file import metadata_of
 from agentcore.session.session import Session
-from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata, check_fsync, new_header
+from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata, check_fsync, new_header, whole_cwd
 from agentcore.session.tree import EntryIndex, entries_for_fork
 from agentcore.session.writer_lock import WriterLock
 
 _SCHEMA = """
+BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, created_at TEXT NOT NULL, cwd TEXT NOT NULL, header TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (
     session TEXT NOT NULL, seq INTEGER NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (session, seq)
 ) WITHOUT ROWID;
+COMMIT;
 """
+_TABLES = {"sessions", "entries"}
+_PATIENCE = 30.0
 _ROWS_AT_ONCE = 500
 
 
 class _Hold:
     """What a storage holds of the system: the connection, and, once it has written, its share in the writer's lock."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, is_snapshot: bool = False) -> None:
         self.connection = connection
+        self.is_snapshot = is_snapshot  # it sees the database as it was when it was opened
         self.lock: WriterLock | None = None
         self.pid = os.getpid()
 
@@ -59,7 +66,21 @@ class SqliteSessionStorage(EntryStorage):
     Threads: any, as `EntryStorage` says.
     """
 
-    def __init__(self, path: str, header: RawEntry, hold: _Hold, *, fsync: Fsync, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        header: RawEntry | None = None,
+        hold: _Hold | None = None,
+        *,
+        fsync: Fsync = "every",
+        read_only: bool = False,
+    ) -> None:
+        if header is None or hold is None:
+            raise TypeError(
+                "SqliteSessionStorage.create(path, cwd=…) makes a session, SqliteSessionStorage.open(path, session_id) opens one; "
+                "use one of them in place of SqliteSessionStorage(path)"
+            )
+        path = os.fspath(path)
         super().__init__(metadata_of(header, path), EntryIndex())
         self.path = path
         self.read_only = read_only
@@ -97,14 +118,16 @@ class SqliteSessionStorage(EntryStorage):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         except OSError as error:
             raise SessionError(f"session database {path} cannot be made: {error.strerror}", code="storage") from error
+        lock_path = _lock_path(path, session_id)
         with _translated(path):
-            hold = _connect(path, fsync)
+            hold = _connect(path, fsync, is_new=True)
         try:
             with _translated(path):
-                hold.lock = _writer_lock(path, session_id)
+                hold.lock = WriterLock(lock_path)
                 with _transaction(hold.connection):
                     hold.connection.execute(
-                        "INSERT INTO sessions VALUES (?, ?, ?, ?)", (session_id, header["timestamp"], header["cwd"], dumps(header))
+                        "INSERT INTO sessions VALUES (?, ?, ?, ?)",
+                        (session_id, header["timestamp"], _storable(header["cwd"]), dumps(header)),
                     )
                     rows = ((session_id, place, dumps(raw)) for place, raw in enumerate(raws))
                     hold.connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
@@ -133,6 +156,10 @@ class SqliteSessionStorage(EntryStorage):
         name = os.path.abspath(path)
         if session_id is None:
             ids = [metadata.id for metadata in _list(name)]
+            if not os.path.exists(name):
+                raise SessionError(
+                    f"there is no session database {name}; SqliteSessionStorage.create() makes one", code="not_found"
+                )
             if len(ids) != 1:
                 raise SessionError(f"session database {name} has {len(ids)} sessions; say which by session_id=", code="not_found")
             session_id = ids[0]
@@ -169,12 +196,14 @@ class SqliteSessionStorage(EntryStorage):
             raise SessionError(text, code="read_only")
         self._leave_parents_connection()
         if self._hold.lock is None:
-            self._hold.lock = _writer_lock(self.path, self.metadata.id)
+            self._hold.lock = WriterLock(_lock_path(self.path, self.metadata.id))
         return self._hold.lock.turn
 
     def _leave_parents_connection(self) -> None:
-        """Give a forked child a connection of its own."""
-        if self._hold.pid != os.getpid():
+        """Give a forked child a connection of its own, and a reader who cannot lock the database a new look at it."""
+        if self._hold.is_snapshot:
+            self._let_go()
+        if self._hold.pid != os.getpid() or self._hold.is_snapshot:
             with _translated(self.path):
                 self._keep(_connect(self.path, self._fsync))
 
@@ -239,23 +268,64 @@ def _not_found(path: str, session_id: str) -> SessionError:
     return SessionError(f"there is no session {session_id!r} in {path}; SqliteSessionStorage.create() makes one", code="not_found")
 
 
-def _writer_lock(path: str, session_id: str) -> WriterLock:
-    if not re.fullmatch(r"[^/\\\0]+", session_id):
-        raise ValueError(f"a session id is part of the name of a lock file, and {session_id!r} cannot be: leave out slashes")
-    return WriterLock(f"{path}.{session_id}")
+def _lock_path(path: str, session_id: str) -> str:
+    if not isinstance(session_id, str) or not re.fullmatch(r"[^/\\\0\ud800-\udfff]{1,200}", session_id):
+        raise ValueError(
+            f"a session id is part of the name of a lock file, and {session_id!r} cannot be: take a short text without slashes"
+        )
+    return f"{path}.{session_id}"
 
 
-def _connect(path: str, fsync: Fsync) -> _Hold:
+def _storable(text: str) -> str:
+    """Return a text that SQLite takes: a path may have bytes that are no characters."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _connect(path: str, fsync: Fsync, *, is_new: bool = False) -> _Hold:
     # Any thread may append, one at a time; transactions are begun by hand.
-    connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    is_snapshot = False
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        if is_new:  # and nowhere else: what is opened may be another program's database
+            _make_tables(connection)
+        elif _needs_snapshot(connection, path):
+            connection.close()
+            is_snapshot = True
+            connection = sqlite3.connect(
+                f"{Path(path).as_uri()}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
+            )
+        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+        if not names.issuperset(_TABLES):
+            raise sqlite3.DatabaseError("it has no tables of sessions")
         connection.execute(f"PRAGMA synchronous = {'FULL' if fsync == 'every' else 'OFF'}")
-        connection.executescript(_SCHEMA)
     except BaseException:
         connection.close()
         raise
-    return _Hold(connection)
+    return _Hold(connection, is_snapshot=is_snapshot)
+
+
+def _needs_snapshot(connection: sqlite3.Connection, path: str) -> bool:
+    """Return whether this is a database in a folder where we may not write, so that SQLite could not keep its log there."""
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1")
+        return False
+    except sqlite3.OperationalError:
+        if os.path.exists(f"{path}-wal") or (os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)):
+            raise
+        return True
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:  # SQLite itself does not wait here while another process does the same
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+    connection.executescript(_SCHEMA)
 
 
 @contextmanager
@@ -284,7 +354,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _list(path: str) -> list[SessionMetadata]:
-    if not os.path.exists(path):
+    if not os.path.exists(path) or os.path.getsize(path) == 0:  # an empty one is being made this moment
         return []
     with _translated(path):
         hold = _connect(path, "never")
@@ -328,7 +398,7 @@ class SqliteSessionRepo:
 
     def list(self, cwd: str | os.PathLike[str] | None = None) -> list[SessionMetadata]:
         """Return the sessions, those of one working directory or all; the newest first. No entry is read."""
-        return [metadata for metadata in _list(self.path) if cwd is None or metadata.cwd == os.fspath(cwd)]
+        return [metadata for metadata in _list(self.path) if cwd is None or whole_cwd(metadata.cwd) == whole_cwd(cwd)]
 
     def delete(self, session: SessionMetadata | str) -> None:
         """Delete a session for good.
@@ -343,7 +413,7 @@ class SqliteSessionRepo:
         with _translated(self.path):
             hold = _connect(self.path, self._fsync)
             try:
-                hold.lock = _writer_lock(self.path, session_id)
+                hold.lock = WriterLock(_lock_path(self.path, session_id))
                 with _transaction(hold.connection):
                     hold.connection.execute("DELETE FROM entries WHERE session = ?", (session_id,))
                     hold.connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import ntpath
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,14 @@ def check_fsync(fsync: str) -> None:
         raise ValueError(f"fsync must be 'every' (each entry reaches the disk) or 'never', not {fsync!r}")
 
 
+def whole_cwd(cwd: str | os.PathLike[str]) -> str:
+    """Return a working directory as a whole path, since a relative one means nothing to the next process; "" stays."""
+    name = os.fspath(cwd)
+    if not name or ntpath.splitdrive(name)[0]:  # none, or one of Windows, also where this is another system
+        return name
+    return os.path.abspath(name)
+
+
 def new_header(
     cwd: str | os.PathLike[str] | None, session_id: str | None, parent_session: str | None, metadata: Mapping[str, Any] | None
 ) -> RawEntry:
@@ -56,7 +65,7 @@ def new_header(
         "version": SESSION_VERSION,
         "id": session_id or new_session_id(),
         "timestamp": now_iso(),
-        "cwd": os.getcwd() if cwd is None else os.fspath(cwd),
+        "cwd": os.getcwd() if cwd is None else whole_cwd(cwd),
     }
     if parent_session is not None:
         header["parentSession"] = os.fspath(parent_session)
