@@ -225,7 +225,7 @@ def patch_options(options: StreamOptions, changes: StreamOptions | Mapping[str, 
             setattr(made, name, defaults[name])
         elif name in _MERGED:
             merged = {**(getattr(made, name) or {}), **value}
-            setattr(made, name, {key: one for key, one in merged.items() if one is not None})
+            setattr(made, name, {key: one for key, one in merged.items() if one is not None} or None)
         else:
             setattr(made, name, value)
     return made

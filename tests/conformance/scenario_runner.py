@@ -45,7 +45,7 @@ from agentcore.events import (
     ToolCallEndEvent,
     ToolCallStartEvent,
 )
-from agentcore.llm.request import Context, StreamOptions
+from agentcore.llm.request import Context, ProviderResponse, StreamOptions
 from agentcore.loop import (
     AfterToolCallContext,
     AfterToolCallResult,
@@ -406,8 +406,7 @@ class ScriptedAnswer:
         return self._final()
 
     def _play(self) -> Iterator[AssistantMessageEvent]:
-        if self._turn is not None and "payload" in self._turn:
-            self._call_request_hooks(self._turn)
+        self._call_request_hooks(self._turn or {})
         for count, make in enumerate(self._script()):
             if self._pass(count):
                 yield ErrorEvent(self._aborted())
@@ -415,15 +414,14 @@ class ScriptedAnswer:
             yield make()
 
     def _call_request_hooks(self, turn: Mapping[str, Any]) -> None:
-        from agentcore.llm.request import ProviderResponse
-
-        payload = turn["payload"]
-        if self._options.on_payload is not None:
-            payload = self._options.on_payload(copy.deepcopy(payload), self._model) or payload
-        self._request["payload"] = payload
-        response = turn.get("response") or {}
-        if self._options.on_response is not None:
-            self._options.on_response(ProviderResponse(response.get("status", 200), response.get("headers", {})), self._model)
+        if "payload" in turn:
+            payload = copy.deepcopy(turn["payload"])
+            if self._options.on_payload is not None:
+                payload = self._options.on_payload(payload, self._model) or payload
+            self._request["payload"] = payload
+        if "response" in turn and self._options.on_response is not None:
+            response = turn["response"]
+            self._options.on_response(ProviderResponse(response["status"], response["headers"]), self._model)
 
     def _pass(self, count: int) -> bool:
         """Do what is due before event number `count`; true if the answer is aborted here."""
