@@ -55,9 +55,10 @@ if TYPE_CHECKING:
     from agentcore import session as session
     from agentcore import testing as testing
     from agentcore.harness import (
-        CompactionPreparation, CompactionResult, CompactionSettings, PromptTemplate, ResourceDiagnostic, Skill, Summarizer,
+        AgentHarness, CompactionPreparation, CompactionResult, CompactionSettings, PromptTemplate, ResourceDiagnostic, Skill,
+        Summarizer,
         compact, estimate_context_tokens, estimate_tokens, format_skills_for_system_prompt, load_prompt_templates, load_skills,
-        prepare_compaction, should_compact,
+        prepare_compaction, resume, should_compact,
     )
     from agentcore.session import (
         ActiveToolsChangeEntry, BranchSummary, BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry,
@@ -101,9 +102,9 @@ __all__ = [
     "SessionStorage", "SessionTreeEntry", "SqliteSessionRepo", "SqliteSessionStorage", "ThinkingLevelChangeEntry",
     "UnknownEntry",
     # harness
-    "CompactionPreparation", "CompactionResult", "CompactionSettings", "PromptTemplate", "ResourceDiagnostic", "Skill",
-    "Summarizer", "compact", "estimate_context_tokens", "estimate_tokens", "format_skills_for_system_prompt",
-    "load_prompt_templates", "load_skills", "prepare_compaction", "should_compact",
+    "AgentHarness", "CompactionPreparation", "CompactionResult", "CompactionSettings", "PromptTemplate", "ResourceDiagnostic",
+    "Skill", "Summarizer", "compact", "estimate_context_tokens", "estimate_tokens", "format_skills_for_system_prompt",
+    "load_prompt_templates", "load_skills", "prepare_compaction", "resume", "should_compact",
     # words
     "AbortController", "AbortSignal", "AgentAbortedError", "AgentBusyError", "AgentCoreError", "AgentEndEvent", "AgentEvent",
     "AgentMessage", "AgentRunError", "AgentStartEvent", "AgentToolResult", "AgentToolResultMutable", "AssistantMessage",
@@ -122,9 +123,9 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would let every misspelt name pass
     _LAZY = {
         "agentcore.harness": (
-            "CompactionPreparation", "CompactionResult", "CompactionSettings", "PromptTemplate", "ResourceDiagnostic", "Skill",
-            "Summarizer", "compact", "estimate_context_tokens", "estimate_tokens", "format_skills_for_system_prompt",
-            "load_prompt_templates", "load_skills", "prepare_compaction", "should_compact",
+            "AgentHarness", "CompactionPreparation", "CompactionResult", "CompactionSettings", "PromptTemplate", "ResourceDiagnostic",
+            "Skill", "Summarizer", "compact", "estimate_context_tokens", "estimate_tokens", "format_skills_for_system_prompt",
+            "load_prompt_templates", "load_skills", "prepare_compaction", "resume", "should_compact",
         ),
         "agentcore.session": (
             "ActiveToolsChangeEntry", "BranchSummary", "BranchSummaryEntry", "CompactionEntry", "CustomEntry",

@@ -71,6 +71,7 @@ from agentcore.harness.navigation import (
     NavigateTreeResult,
 )
 from agentcore.harness.resource_files import ResourceDiagnostic
+from agentcore.harness.resuming import resume
 from agentcore.harness.settings import (
     SystemPromptContext,
 )
@@ -187,6 +188,7 @@ __all__ = [
     "parse_command_args",
     "prepare_branch_entries",
     "prepare_compaction",
+    "resume",
     "serialize_conversation",
     "should_compact",
     "substitute_args",
