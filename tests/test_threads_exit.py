@@ -270,9 +270,24 @@ say(str(threading.active_count() - THREADS))
 def test_ctrl_c_while_waiting_mid_stream(tmp_path: Path, wait: str) -> None:
     """C071 (a): the run is aborted and settled, KeyboardInterrupt is raised, the agent is usable, no thread is left."""
     script = """
+from agentcore.loop.event_stream import EventChannel
+from agentcore.loop.run import Run
 THREADS = 1
-stream = scripted_stream(says("one ", lambda: say("streaming"), threading.Event(), "two"), says("back"))
-agent = Agent(stream_fn=stream)
+is_waiting = threading.Event()
+
+def announce(method):
+    def announced(*args):
+        is_waiting.set()
+        return method(*args)
+    return announced
+
+Run.block, EventChannel.take = announce(Run.block), announce(EventChannel.take)
+
+def streaming():
+    is_waiting.wait(10)  # Ctrl-C between two statements of the script would be the script's own affair
+    say("streaming")
+
+agent = Agent(stream_fn=scripted_stream(says("one ", streaming, threading.Event(), "two"), says("back")))
 """ + INTERRUPTED.replace("WAIT", wait)
     process = start(tmp_path, script)
     wait_for_line(process, "streaming")

@@ -10,7 +10,6 @@ the run goes on by itself, and the remaining events are queued for the reader.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from agentcore.abort import AbortSignal
 from agentcore.custom_messages import AgentMessage
 from agentcore.events import AgentEvent
 from agentcore.loop.config import AgentEventSink
-from agentcore.loop.run import Run
+from agentcore.loop.run import WAIT_SLICE, Run
 
 
 class EventChannel:
@@ -58,7 +57,6 @@ class EventChannel:
 
     def take(self) -> AgentEvent | None:
         """Ask for the next event and wait for it; None at the end."""
-        slice_ = 0.1 if os.name == "nt" else -1  # Ctrl-C does not end a longer wait there
         with self._lock:
             self._count_asked += 1
             self._wake_run()
@@ -70,7 +68,7 @@ class EventChannel:
                     return None
                 waiter = self._waiting_reader = threading.Lock()
                 waiter.acquire()
-            while not waiter.acquire(timeout=slice_):
+            while not waiter.acquire(timeout=WAIT_SLICE):
                 pass
 
     def release(self) -> None:

@@ -37,6 +37,10 @@ current_runs: contextvars.ContextVar[tuple[Run, ...]] = contextvars.ContextVar("
 _registry_lock = threading.Lock()
 _active: set[Run] = set()
 
+WAIT_SLICE = 0.1 if os.name == "nt" else 1.0
+"""Waits go in slices of so many seconds. On Windows, Ctrl-C does not end a wait for a lock. Elsewhere it does, but one that comes
+just before the wait begins is seen only when the wait is over."""
+
 SETTLE_MARGIN = 0.5
 """Seconds on top of a run's grace period that its end may take after an abort."""
 
@@ -266,10 +270,8 @@ class Run:
             self._waiters.append(waiter)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-            # On Windows, Ctrl-C does not end a wait for a lock: it goes in slices.
-            slice_ = 0.1 if os.name == "nt" and not 0 <= left < 0.1 else min(left, threading.TIMEOUT_MAX)
-            if waiter.acquire(timeout=slice_):
+            left = WAIT_SLICE if deadline is None else max(0.0, deadline - time.monotonic())
+            if waiter.acquire(timeout=min(left, WAIT_SLICE)):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 with self._lock:
