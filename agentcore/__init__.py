@@ -123,9 +123,10 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker that saw `__getattr__` would let every misspelt name pass
     _LAZY = {
         "agentcore.harness": (
-            "AgentHarness", "CompactionPreparation", "CompactionResult", "CompactionSettings", "PromptTemplate", "ResourceDiagnostic",
-            "Skill", "Summarizer", "compact", "estimate_context_tokens", "estimate_tokens", "format_skills_for_system_prompt",
-            "load_prompt_templates", "load_skills", "prepare_compaction", "resume", "should_compact",
+            "AgentHarness", "CompactionPreparation", "CompactionResult", "CompactionSettings", "PromptTemplate",
+            "ResourceDiagnostic", "Skill", "Summarizer", "compact", "estimate_context_tokens", "estimate_tokens",
+            "format_skills_for_system_prompt", "load_prompt_templates", "load_skills", "prepare_compaction", "resume",
+            "should_compact",
         ),
         "agentcore.session": (
             "ActiveToolsChangeEntry", "BranchSummary", "BranchSummaryEntry", "CompactionEntry", "CustomEntry",

@@ -104,15 +104,20 @@ class Compactor:
             ),
         )
 
-    def compact(self, custom_instructions: str | None, signal: AbortSignal) -> tuple[CompactionResult, CompactionEntry]:
+    def compact(
+        self, custom_instructions: str | None, signal: AbortSignal, limits: CompactionSettings | None = None
+    ) -> tuple[CompactionResult, CompactionEntry]:
         """Compact the session now.
+
+        Args:
+            limits: How much to keep, in place of the settings.
 
         Raises:
             HarnessError: There is nothing to compact, a handler cancelled it, the summary failed or was aborted (`compaction`), a
                 handler raised (`hook`). Nothing has been stored then.
         """
         entries = self._ledger.session.get_branch()
-        preparation = prepare_compaction(entries, self.limits)
+        preparation = prepare_compaction(entries, limits or self.limits)
         if preparation is None:
             text = "nothing to compact: the session is empty, or was compacted just now; go on first"
             raise HarnessError(text, code="compaction")
@@ -167,28 +172,30 @@ class Compactor:
         limits = self.limits
         if not limits.enabled or self._has_failed or not should_compact(_rough_tokens(context), window, limits):
             return False
-        request = Context(context.system_prompt, cast(Any, context.messages), context.tools)
-        if not should_compact(estimate_request_context_tokens(request).tokens, window, limits):
+        if not should_compact(_tokens(context), window, limits):
             return False
         preparation = prepare_compaction(self._ledger.session.get_branch(), limits)
         if preparation is None or _summarised_tokens(preparation) < window * WORTHWHILE_SHARE:
             return False
-        return self._compact_by_itself("threshold", signal)
+        return self._compact_by_itself("threshold", limits, signal)
 
-    def plan_recovery(self, message: AssistantMessage) -> Callable[[AbortSignal], bool] | None:
+    def plan_recovery(self, message: AssistantMessage, context: AgentContext) -> Callable[[AbortSignal], bool] | None:
         """Return what is to be done about an answer that failed, None where it is no overflow or nothing can be done."""
-        limits = self.limits
-        if not limits.enabled or self._has_failed or not _is_overflow(message):
+        settings = self._settings
+        if not settings.compaction.enabled or self._has_failed or not _is_overflow(message):
             return None
+        # The window is smaller than what was sent, whatever is known of it.
+        sent = max(_tokens(context), 1)
+        limits = settings.compaction.fit(min(settings.model.context_window or sent, sent))
         preparation = prepare_compaction(self._ledger.session.get_branch(), limits)
         if preparation is None or not preparation.has_work:
             return None
-        return lambda signal: self._compact_by_itself("overflow", signal)
+        return lambda signal: self._compact_by_itself("overflow", limits, signal)
 
-    def _compact_by_itself(self, reason: CompactionReason, signal: AbortSignal) -> bool:
+    def _compact_by_itself(self, reason: CompactionReason, limits: CompactionSettings, signal: AbortSignal) -> bool:
         self._tell(AutoCompactionStartEvent(reason))
         try:
-            _, entry = self.compact(None, signal)
+            _, entry = self.compact(None, signal, limits)
         except (HarnessError, SessionError) as error:
             _log.warning("the context could not be compacted: %s", error)
             self._has_failed = True
@@ -196,6 +203,10 @@ class Compactor:
             return False
         self._tell(AutoCompactionEndEvent(reason, entry))
         return True
+
+
+def _tokens(context: AgentContext) -> int:
+    return estimate_request_context_tokens(Context(context.system_prompt, cast(Any, context.messages), context.tools)).tokens
 
 
 def _rough_tokens(context: AgentContext) -> int:
@@ -211,8 +222,7 @@ def _rough_tokens(context: AgentContext) -> int:
             if counted > 0:
                 return counted + trailing
         trailing += estimate_tokens(message)
-    request = Context(context.system_prompt, (), context.tools)
-    return trailing + estimate_request_context_tokens(request).tokens
+    return trailing + _tokens(AgentContext(context.system_prompt, [], context.tools))
 
 
 def _summarised_tokens(preparation: CompactionPreparation) -> int:

@@ -11,6 +11,7 @@ tool never waits for a listener that waits for the tool.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -59,6 +60,7 @@ class Delivery:
         # _turn is held while a listener or a handler runs, by the thread that it runs on. It is the one lock under which foreign
         # code runs: that is what it is for. Calls from elsewhere do not wait for it, see `tell`.
         self._turn = threading.RLock()
+        self._pid = os.getpid()
         self._depth = 0  # belongs to whoever has the turn
         self._late: deque[tuple[Any, AbortSignal | None]] = deque()
         # _lock guards changes of _handlers, a tuple that is replaced.
@@ -105,6 +107,7 @@ class Delivery:
         Raises:
             Exception: What a subscriber raised; the later ones are not told then. What a handler raises is told in an event.
         """
+        self._renew_if_forked()
         if self._turn.acquire(blocking=waits):
             try:
                 self._enter()
@@ -118,6 +121,7 @@ class Delivery:
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Hold the turn: nobody else is told anything meanwhile."""
+        self._renew_if_forked()
         self._turn.acquire()
         self._enter()
         try:
@@ -125,6 +129,10 @@ class Delivery:
         finally:
             self._leave()
             self._tell_late()
+
+    def _renew_if_forked(self) -> None:
+        if self._pid != os.getpid():  # whoever had the turn is not here
+            self._pid, self._turn, self._depth = os.getpid(), threading.RLock(), 0
 
     def _enter(self) -> None:
         self._depth += 1

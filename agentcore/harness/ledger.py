@@ -7,6 +7,7 @@ under the same lock under which the phase changes, so none falls between two run
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class Ledger:
         self._on_message = on_message
         # _lock guards all that follows. It is held while an entry is stored, and while the phase changes.
         self._lock = threading.RLock()
+        self._pid = os.getpid()
         self._phase: HarnessPhase = "idle"
         self._claim: Claim | None = None
         self._waiting: list[_Write] = []
@@ -87,6 +89,8 @@ class Ledger:
         Raises:
             SessionError: Something could not be stored; it still waits.
         """
+        if self._pid != os.getpid():  # a forked child: the run thread, which may have held the lock, is not here
+            self._pid, self._lock = os.getpid(), threading.RLock()
         with self._lock:
             if self._claim is claim:
                 self._claim = None

@@ -293,7 +293,7 @@ class TurnDriver:
 
     def recover(self, message: AssistantMessage, context: AgentContext) -> Callable[[AbortSignal], bool] | None:
         """Compact after an overflow."""
-        compact = self._compactor.plan_recovery(message)
+        compact = self._compactor.plan_recovery(message, context)
         if compact is None:
             return None
 
