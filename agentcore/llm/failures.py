@@ -342,6 +342,7 @@ def _is_quota(body: str, error: Any) -> bool:
 
 _LEADING_STATUS = re.compile(r"\s*(?:error:?\s+|http\s+)?\(?([45]\d\d)\)?(?:\s*[:\-]|\s|$)", re.IGNORECASE)
 _INNER_STATUS = re.compile(r"(?:status(?: code)?|code|http|error)\W{1,3}([45]\d\d)\b|\b(429)\b", re.IGNORECASE)
+_ANY_SERVER_STATUS = re.compile(r"\b50[0234]\b")
 _NO_BODY = re.compile(r"^4(?:00|13)\s*(?:status code)?\s*\(no body\)", re.IGNORECASE)
 
 
@@ -375,7 +376,7 @@ def _judge_text(text: str) -> tuple[ErrorKind, bool]:
     for pattern, kind, retryable in _BY_WORDS:
         if pattern.search(text):
             return kind, retryable
-    if text.strip().upper() in ("UNAVAILABLE", "INTERNAL"):
+    if text.strip().upper() in ("UNAVAILABLE", "INTERNAL") or _ANY_SERVER_STATUS.search(text):
         return "server", True
     return "unknown", False
 

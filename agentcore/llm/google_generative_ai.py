@@ -103,6 +103,7 @@ class GoogleGenerativeAI(WireFormat):
 
     api = "google-generative-ai"
     terminal = "finishReason"
+    takes_key_of_headers = False  # this service has one header for keys, which the key given fills
 
     # --- the request -------------------------------------------------------------------------------------------------
 

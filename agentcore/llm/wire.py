@@ -95,6 +95,8 @@ class WireFormat:
     api: ClassVar[str]
     terminal: ClassVar[str] = "terminal event"
     needs_key: ClassVar[bool] = True
+    takes_key_of_headers: ClassVar[bool] = True
+    """Whether a header of the caller's that carries a key will do in place of one."""
 
     def build(self, call: Call) -> WireRequest:
         """Make the request."""
@@ -235,7 +237,7 @@ class _Exchange:
         key = find_key(model, options.api_key)
         if key or not self.format.needs_key or model.provider in WITHOUT_KEY:
             return key
-        if brings_own_key(_merge({}, model.headers, options.headers)):
+        if self.format.takes_key_of_headers and brings_own_key(_merge({}, model.headers, options.headers)):
             return None
         raise setup_failure(missing_key_text(model), "auth")
 

@@ -1,9 +1,10 @@
 """Requests and answers of the wire formats are as recorded, but for listed differences.
 
 A case starts a server on the loopback, asks a model through `agentcore.llm.stream`, reads the stream to its end and compares what
-was sent and what came back. Beside each file of cases stands `differences_<api>.py` with
+was sent and what came back. Where we differ on purpose, `wire_rules.py` says so by kind. Beside each file of cases stands
+`differences_<api>.py` with
 
-    DIFFERENCES: dict[str, Difference]           by case name; places are those of the compared result, see `Outcome`
+    DIFFERENCES: dict[str, Difference]           what is no rule, by case name; places are those of the result, see `Outcome`
     adapt(given, model, options) -> Context|None what only this API has: turns a case's `options` into ours (optional)
     normalize_body(body) -> body                 applied to recorded and own bodies alike (optional)
     is_left_out(case) -> bool                    further cases for special services (optional)
@@ -15,6 +16,7 @@ recorded one does, and it is classified (`classified.retryable`, `classified.ove
 from __future__ import annotations
 
 import base64
+import copy
 import importlib
 import json
 import re
@@ -31,7 +33,8 @@ from agentcore.llm import Context, StreamOptions, stream
 from agentcore.llm.failures import classify_text
 from agentcore.models import Model
 from agentcore.testing import Answer, SseServer
-from tests.conformance.cases import case_params, check, expand, put_tokens, with_difference
+from tests.conformance import wire_rules
+from tests.conformance.cases import HERE, case_params, check, expand, put_tokens, with_difference
 
 APIS = {
     "openai-completions": "providers/openai_completions.json",
@@ -95,19 +98,51 @@ def test_a_wire_format_behaves_as_recorded(api: str, case: dict[str, Any]) -> No
     given = expand(case["input"])
     outcome = Outcome(api, given, module)
     outcome.play()
-    expected = with_difference(outcome.expectation(case), module.DIFFERENCES.get(case["name"]))
+    expected, reasons = our_expectation(case, given, outcome)
+    for reason in reasons:
+        print("we differ here:", reason)
+    expected = with_difference(expected, module.DIFFERENCES.get(case["name"]))
     check(expected, outcome.result(expected))
+
+
+def our_expectation(case: dict[str, Any], given: dict[str, Any], outcome: Outcome) -> tuple[dict[str, Any], list[str]]:
+    """Return the recording with our values where a rule has others, and the reasons."""
+    recorded = outcome.expectation(case)
+    ruled = wire_rules.Case(outcome.api, given, copy.deepcopy(recorded), outcome.recorded_text)
+    wire_rules.apply_rules(ruled)
+    plain = wire_rules.plain_form(outcome.api, given, recorded)
+    if plain is None:
+        return ruled.expected, ruled.reasons
+    reasons, plain_input, has_own_requests = plain
+    other = Outcome(outcome.api, plain_input, outcome.module)
+    other.play()
+    expected = dict(ruled.expected)
+    expected.update(other.whole_result(recorded, given, has_own_requests=has_own_requests))
+    if "request_count" in expected:
+        expected["request_count"] = other.request_count + len(given["responses"]) - len(plain_input["responses"])
+    return expected, [*ruled.reasons, *reasons]
 
 
 @pytest.mark.parametrize("api", APIS)
 def test_the_listed_differences_are_cases(api: str) -> None:
     """A list of differences names nothing that is not there."""
-    try:
-        module = extras(api)
-    except ModuleNotFoundError:
-        pytest.skip(f"the wire format {api} is not held against its recordings yet")
-    names = {param.id for param in case_params(APIS[api])}
-    assert not names or set(module.DIFFERENCES) <= names
+    cases = json.loads((HERE / "functions" / APIS[api]).read_text("utf-8"))
+    assert set(extras(api).DIFFERENCES) <= {case["name"] for case in cases}
+
+
+def test_every_rule_is_needed() -> None:
+    """A rule that no recorded case calls for any more is noticed."""
+    seen: set[str] = set()
+    for api, file in APIS.items():
+        for case in json.loads((HERE / "functions" / file).read_text("utf-8")):
+            given = expand(case["input"])
+            outcome = Outcome(api, given, extras(api))
+            ruled = wire_rules.Case(api, given, outcome.expectation(case), outcome.recorded_text)
+            wire_rules.apply_rules(ruled)
+            plain = wire_rules.plain_form(api, given, case.get("expected", {}))
+            seen.update(ruled.reasons, plain[0] if plain else ())
+    unused = {reason for reason, _, _ in (*wire_rules.RULES, *wire_rules.BODY_FORMS)} - seen
+    assert not unused
 
 
 class Outcome:
@@ -129,6 +164,7 @@ class Outcome:
         self.partial_usage: list[Any] = []
         self.seen_response: dict[str, Any] | None = None
         self.tokens: dict[str, str] = {}
+        self.recorded_text: str | None = None
 
     # --- playing -----------------------------------------------------------------------------------------------------
 
@@ -207,6 +243,7 @@ class Outcome:
         if isinstance(event, (DoneEvent, ErrorEvent)):
             raw["reason"] = "stop" if event.reason == "done" else event.reason
             partial = event.message
+        assert partial is not None
         self.recorded_events.append(json.loads(json.dumps(raw)))
         self.partials.append(json.loads(json.dumps(encode(partial.content))))
         self.partial_usage.append(json.loads(json.dumps(encode(partial.usage))))
@@ -218,6 +255,7 @@ class Outcome:
         error = case.get("error")
         if error is not None:
             assert error.get("thrown_at_call"), "an error of a provider case is thrown at the call"
+            self.recorded_text = error["message"]
             return self.failed({"requests": [], "message": {"stopReason": "error"}}, error["message"])
         expected = json.loads(json.dumps(case["expected"]))
         if "requests" in expected:
@@ -230,6 +268,7 @@ class Outcome:
             expected.pop(key, None)
         message = expected.get("message")
         text = message.pop("errorMessage", None) if isinstance(message, dict) else None
+        self.recorded_text = text
         return self.failed(expected, text, "text" in case.get("tags", ()))
 
     def failed(self, expected: dict[str, Any], text: str | None, is_library_text: bool = False) -> dict[str, Any]:
@@ -281,7 +320,30 @@ class Outcome:
             ours["classified"] = {"retryable": bool(message.error_retryable), "overflow": message.error_kind == "overflow"}
         if "service_text" in expected:
             ours["service_text"] = [words for words in expected["service_text"] if words in (message.error_message or "")]
-        return put_tokens(ours, self.tokens)
+        tokenized: dict[str, Any] = put_tokens(ours, self.tokens)
+        return tokenized
+
+    @property
+    def request_count(self) -> int:
+        """How many requests came."""
+        return len(self.server.requests)
+
+    def whole_result(self, recorded: dict[str, Any], given: dict[str, Any], *, has_own_requests: bool) -> dict[str, Any]:
+        """Return what another form of a case's input came to, as far as that form decides it, to be expected of the case itself."""
+        wanted: dict[str, Any] = {key: [] for key in wire_rules.ANSWER_KEYS if key in recorded}
+        wanted.update({"message": None} if "message" in recorded else {}, error_message=True, classified={})
+        if has_own_requests:
+            wanted["requests"] = [{"headers": {}}]
+        ours = self.result(wanted)
+        for block in self.events[-1].message.content:
+            if re.fullmatch(r"call_[0-9a-f]{24}", getattr(block, "id", "")):
+                ours = put_tokens(ours, {block.id: f"<generated id for {block.name or 'nothing'}>"})
+        if isinstance(ours.get("message"), dict):
+            ours["message"]["timestamp"] = "<time-ms>"
+            if any("reasoning_details" in str(response.get("body")) for response in given["responses"]):
+                for block in ours["message"]["content"]:
+                    block.pop("thinkingSignature", None)
+        return ours
 
     def request(self, request: Any, index: int, expected: dict[str, Any]) -> dict[str, Any]:
         wanted = expected["requests"][index] if index < len(expected["requests"]) else {"headers": {}}
