@@ -156,6 +156,31 @@ def test_formats_are_checked_without_further_libraries(name: str, good: list[str
         assert fault(schema, {"a": value}) == [f'a: must match format "{name}"'], value
 
 
+def test_multiples_are_counted_as_people_count() -> None:
+    """A price in cents is a multiple of 0.01, although no float is exactly that."""
+    schema = {"type": "object", "properties": {"a": {"type": "number", "multipleOf": 0.01}}}
+    for value in (19.99, 0.3, 1e15, 0, 7, 10**400):
+        assert validate(schema, {"a": value}) == {"a": value}
+    for value in (0.005, 19.995, 1e-9):
+        assert fault(schema, {"a": value}) == ["a: must be multiple of 0.01"]
+    whole = {"type": "object", "properties": {"a": {"multipleOf": 3}}}
+    assert validate(whole, {"a": 9.0}) == {"a": 9.0}
+    assert fault(whole, {"a": 10}) == ["a: must be multiple of 3"]
+    assert validate(whole, {"a": True}) == {"a": True}
+
+
+def test_arguments_without_a_bottom_are_refused() -> None:
+    """Lists in lists by the thousand are an error for the model like any other, not one of Python's."""
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(ToolArgumentsError) as caught:
+        validate({"type": "object"}, {"a": deep})
+    assert str(caught.value) == (
+        'The arguments of tool "t" are nested too deeply to be checked, so it was not run. Call it again with flatter ones.'
+    )
+
+
 def test_the_caller_s_arguments_are_never_changed_or_shared() -> None:
     """What the tool gets can be changed without a trace in the message."""
     arguments = {"n": "1", "list": [{"a": 1}], "other": {"b": []}}

@@ -50,8 +50,14 @@ def validate_tool_arguments(tool: AgentTool, tool_call: ToolCall) -> dict[str, A
     if tool_call.raw_arguments is not None:
         raise ToolArgumentsError(unreadable_arguments_text(tool_call))
     compiled = _compiled(tool)
-    arguments = compiled.coerce(tool_call.arguments)
-    faults = compiled.faults(arguments)
+    try:
+        arguments = compiled.coerce(tool_call.arguments)
+        faults = compiled.faults(arguments)
+    except RecursionError:
+        raise ToolArgumentsError(
+            f'The arguments of tool "{tool.name}" are nested too deeply to be checked, so it was not run. Call it again with '
+            "flatter ones."
+        ) from None
     if faults:
         lines = "".join(f"\n  - {path}: {message}" for path, message in faults)
         received = _received(tool_call.arguments)
@@ -121,7 +127,7 @@ class _Schema:
 
     def __init__(self, tool_name: str, schema: Any) -> None:
         from jsonschema.exceptions import SchemaError
-        from jsonschema.validators import Draft202012Validator, validator_for
+        from jsonschema.validators import Draft202012Validator, extend, validator_for
         from referencing import Registry
 
         self._tool_name = tool_name
@@ -136,7 +142,9 @@ class _Schema:
             ) from error
         # An empty registry: a reference to another document is an error, never a request over the network.
         registry: Registry[Any] = Registry()
-        self._validator = kind(self._root, format_checker=_format_checker(), registry=registry)
+        self._validator = extend(kind, {"multipleOf": _multiple_of})(
+            self._root, format_checker=_format_checker(), registry=registry
+        )
 
     def faults(self, value: Any) -> list[tuple[str, str]]:
         """Return (path, message) of each fault, in the order of the schema."""
@@ -404,6 +412,23 @@ def _to_number(value: Any, kind: str) -> Any:
     if not math.isfinite(number):
         return value
     return int(number) if kind == "integer" and number.is_integer() else number
+
+
+def _multiple_of(validator: Any, divisor: float, value: Any, schema: Any) -> Iterator[ValidationError]:
+    """Check `multipleOf` as people count: 19.99 is a multiple of 0.01, which is not so for the fractions that a float holds."""
+    from fractions import Fraction
+
+    from jsonschema.exceptions import ValidationError
+
+    if not _is_of_type(value, "number") or (isinstance(value, float) and not math.isfinite(value)):
+        return
+    if isinstance(value, int) and isinstance(divisor, int):
+        is_multiple = value % divisor == 0
+    else:
+        quotient = Fraction(value) / Fraction(divisor)
+        is_multiple = abs(quotient - round(quotient)) <= max(Fraction(1), abs(quotient)) / 10**10
+    if not is_multiple:
+        yield ValidationError(f"{value!r} is not a multiple of {divisor}")
 
 
 # Saying what is wrong
