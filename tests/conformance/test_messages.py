@@ -16,19 +16,15 @@ from agentcore.custom_messages import (
 )
 from agentcore.messages import TextContent, content_text
 from agentcore.transcript import convert_to_llm
-from tests.conformance.cases import Difference, case_params, check, expand, with_difference
-
-DIFFERENCES = {
-    "createCompactionSummaryMessage: bad time": Difference(
-        "a time that cannot be read is 0 for us: not a number would be written as null", {"timestamp": 0}
-    ),
-}
+from tests.conformance.cases import case_params, check, expand
 
 
 @pytest.mark.parametrize("case", case_params("messages.json"))
 def test_recorded(case: dict[str, Any]) -> None:
     """Each function gives what the reference gives; a content that is a string is one text block for us."""
-    expected = _strings_as_blocks(with_difference(case["expected"], DIFFERENCES.get(case["name"])))
+    expected = _strings_as_blocks(case["expected"])
+    if isinstance(expected, dict) and expected.get("timestamp") == {"$number": "NaN"}:
+        expected["timestamp"] = 0  # a time that cannot be read: not a number would be written as null
     check(expected, call(**expand(case["input"])))
 
 
