@@ -142,9 +142,8 @@ class _Schema:
             ) from error
         # An empty registry: a reference to another document is an error, never a request over the network.
         registry: Registry[Any] = Registry()
-        self._validator = extend(kind, {"multipleOf": _multiple_of})(
-            self._root, format_checker=_format_checker(), registry=registry
-        )
+        checker = extend(kind, {"multipleOf": _multiple_of})  # type: ignore[no-untyped-call]
+        self._validator: Any = checker(self._root, format_checker=_format_checker(), registry=registry)
 
     def faults(self, value: Any) -> list[tuple[str, str]]:
         """Return (path, message) of each fault, in the order of the schema."""
