@@ -445,13 +445,58 @@ def test_an_unknown_host_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "base_url", ["http://", "http://[::1", "http://host:port/v1", "localhost:8080/v1", "/v1", "http://exa mple.com"]
-)
+    "base_url",
+    [
+        "http://", "http://[::1", "http://host:port/v1", "localhost:8080/v1", "127.0.0.1:8080/v1", "//host/v1", "/v1", "ftp://host",
+        "http://exa mple.com", "http://a..b/v1", "http://host:99999",
+    ],
+)  # fmt: skip
 def test_a_wrong_base_url_is_an_error_that_says_so(base_url: str) -> None:
     """A base URL that is none is refused without a retry, in one line that names base_url."""
     message = failing(Model("m", provider="local", base_url=base_url))
     assert "base_url" in message.error_message and "\n" not in message.error_message
     assert message.error_retryable is False
+
+
+@pytest.mark.parametrize(("api", "path"), [
+    ("openai-completions", "/base/chat/completions?v=1"),
+    ("openai-responses", "/base/responses?v=1"),
+    ("anthropic-messages", "/base/v1/messages?v=1"),
+    ("google-generative-ai", "/base/models/scripted:streamGenerateContent?alt=sse&v=1"),
+])  # fmt: skip
+def test_a_base_url_may_have_a_slash_a_query_and_a_fragment(api: str, path: str) -> None:
+    """The path is added behind the base URL's own, the query stays behind both, a fragment goes nowhere."""
+    with SseServer(says("hi")) as server:
+        last = last_of(ask(server.model(api, base_url=f"{server.url}/base/?v=1#top")))
+        assert (last.message.text, server.requests[0].path) == ("hi", path)
+
+
+def test_a_name_and_a_password_in_the_base_url_log_in_as_with_requests() -> None:
+    """They go out as a header, a header of one's own goes before them, and no text shows the password."""
+    with SseServer(answer({"error": {"message": "no entry for s3cr3t-pass, Basic bWU6czNjcjN0LXBhc3M="}}, status=403), says("hi")) as server:
+        model = server.model(base_url=server.url.replace("//", "//me:s3cr3t-pass@") + "/v1")
+        message = failing(model)
+        assert server.requests[0].headers["authorization"] == "Basic bWU6czNjcjN0LXBhc3M="
+        assert "s3cr3t" not in message.error_message and "bWU6" not in message.error_message
+        last_of(ask(model, api_key="sk-own"))
+        assert server.requests[1].headers["authorization"] == "Bearer sk-own"
+
+
+def test_a_model_without_a_base_url_goes_to_no_other_vendor() -> None:
+    """C115: a provider of one's own without an address is an error; its key does not go to the vendor of the wire format."""
+    for api in ("openai-responses", "anthropic-messages", "google-generative-ai"):
+        message = failing(Model("m", provider="mine", api=api), api_key="sk-mine")
+        assert message.error_message == ("the model m has no base_url: set Model.base_url, or take a model of the catalogue")
+
+
+def test_a_ca_bundle_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without certificates in it is an error that names the variable."""
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text("no certificate")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(bundle))
+    message = failing(Model("m", provider="local", base_url="https://127.0.0.1:9/v1"))
+    assert message.error_message.startswith("the CA bundle cannot be read (")
+    assert message.error_message.endswith("): correct REQUESTS_CA_BUNDLE, or unset it")
 
 
 def test_a_key_in_a_wrong_base_url_does_not_show() -> None:
@@ -508,5 +553,5 @@ def test_a_redirect_is_not_followed() -> None:
             message = failing(server.model(), api_key="sk-secret-0123")
         assert other.requests == []
     assert message.error_message == (
-        f"307: 127.0.0.1:{server.port} redirects to 127.0.0.1:{other.port}: set base_url to where the API is"
+        f"307: 127.0.0.1:{server.port} redirects to http://127.0.0.1:{other.port}: set base_url to where the API is"
     )

@@ -33,7 +33,7 @@ def test_the_key_of_a_compatible_server_goes_with_the_model_but_never_shows() ->
     assert "sk-own" not in repr(model) and "sk-own" not in model.to_json()
 
 
-@pytest.mark.parametrize("base_url", ["localhost:11434", "", "ftp://x", None])
+@pytest.mark.parametrize("base_url", ["localhost:11434", "", "ftp://x", "http://", "http://x y", None])
 def test_an_address_that_is_none_is_refused(base_url: Any) -> None:
     """What does not begin with http:// or https:// is a ValueError that shows how it should look."""
     with pytest.raises(ValueError, match=r"^base_url must begin with http:// or https://, such as http://localhost:11434/v1, not "):

@@ -35,7 +35,7 @@ from agentcore.llm.thinking import (
     supported_thinking_levels,
 )
 from agentcore.llm.usage import count_usage, token_count
-from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, broken_event, run_wire_format
+from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, broken_event, join_url, run_wire_format
 from agentcore.messages import (
     AssistantMessage,
     ImageContent,
@@ -130,7 +130,8 @@ class AnthropicMessages(WireFormat):
         user = (options.metadata or {}).get("user_id")
         if isinstance(user, str):
             body["metadata"] = {"user_id": user}
-        return WireRequest(_url(model), body, _headers(call, options, compat), state=model)
+        url = join_url(model, "/v1/messages", vendor="anthropic", vendor_url=DEFAULT_BASE_URL)
+        return WireRequest(url, body, _headers(call, options, compat), state=model)
 
     # --- the answer --------------------------------------------------------------------------------------------------
 
@@ -158,15 +159,15 @@ class AnthropicMessages(WireFormat):
                     continue
                 word = delta.get("type")
                 if word == "text_delta" and place[1] == "text":
-                    yield add_text(place[0], delta["text"])
+                    yield add_text(place[0], delta.get("text") or "")
                 elif word == "input_json_delta" and place[1] == "tool_use":
-                    yield add_arguments(place[0], delta["partial_json"])
+                    yield add_arguments(place[0], delta.get("partial_json") or "")
                 elif word == "thinking_delta" and place[1] == "thinking":
-                    yield add_thinking(place[0], delta["thinking"])
+                    yield add_thinking(place[0], delta.get("thinking") or "")
                 elif word == "signature_delta" and place[1] == "thinking":
                     thought = answer.message.content[place[0]]
                     if isinstance(thought, ThinkingContent):
-                        thought.thinking_signature = (thought.thinking_signature or "") + delta["signature"]
+                        thought.thinking_signature = (thought.thinking_signature or "") + (delta.get("signature") or "")
             elif kind == "content_block_start":
                 opened = _open(assembly, data.get("content_block") or {})
                 if opened is not None:
@@ -240,6 +241,8 @@ def _open(assembly: Assembly, block: Mapping[str, Any]) -> Any:
 
 def _take_usage(usage: dict[str, int], raw: Mapping[str, Any], *, is_start: bool = False) -> None:
     """Take over the numbers that are there: the last value of each field counts."""
+    if not isinstance(raw, dict):
+        raw = {}
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     for name in names:
         if raw.get(name) is not None or is_start:
@@ -356,11 +359,6 @@ def _tool(tool: ToolSpec, compat: Compat) -> dict[str, Any]:
         listed["eager_input_streaming"] = True
     listed["input_schema"] = schema
     return listed
-
-
-def _url(model: Model) -> str:
-    base, mark, query = (model.base_url or DEFAULT_BASE_URL).partition("?")
-    return f"{base.rstrip('/')}/v1/messages{mark}{query}"
 
 
 def _headers(call: Call, options: AnthropicOptions, compat: Compat) -> dict[str, str]:

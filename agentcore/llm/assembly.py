@@ -4,7 +4,8 @@ A block that is still growing is an instance of a subclass that keeps its pieces
 and only who reads `text`, `thinking` or `arguments` pays for joining or parsing them. When the block ends, the same object becomes
 one of the plain class. So who holds a partial sees nothing but messages, and a finished answer is nothing but plain ones.
 
-Every method returns the event that says what it did; the wire format yields it.
+Every method returns the event that says what it did; the wire format yields it. A delta, an id or a name that is no text is
+refused (`TypeError`) before it is taken in: the frame makes a broken stream of that, and what came before is kept.
 """
 
 from __future__ import annotations
@@ -165,6 +166,10 @@ def read_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     return (value, None) if isinstance(value, dict) else ({}, text)
 
 
+def _no_text() -> TypeError:
+    return TypeError("a delta is no text")
+
+
 def _as_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
@@ -194,6 +199,8 @@ class Assembly:
 
     def open_call(self, id: str, name: str, signature: str | None = None) -> ToolCallStartEvent:
         """Begin a tool call at the end of the content."""
+        if type(id) is not str or type(name) is not str:
+            raise TypeError("the id or the name of a call is no text")
         return ToolCallStartEvent(self._append(LiveToolCall(id, name, signature)), self.message)
 
     def _append(self, block: LiveBlock) -> int:
@@ -203,18 +210,24 @@ class Assembly:
 
     def add_text(self, index: int, delta: str) -> TextDeltaEvent:
         """Add to the text block at `index`."""
+        if type(delta) is not str:
+            raise _no_text()
         message = self.message
         message.content[index].pieces.append(delta)  # type: ignore[union-attr]
         return TextDeltaEvent(index, delta, message)
 
     def add_thinking(self, index: int, delta: str) -> ThinkingDeltaEvent:
         """Add to the thinking block at `index`."""
+        if type(delta) is not str:
+            raise _no_text()
         message = self.message
         message.content[index].pieces.append(delta)  # type: ignore[union-attr]
         return ThinkingDeltaEvent(index, delta, message)
 
     def add_arguments(self, index: int, delta: str) -> ToolCallDeltaEvent:
         """Add to the argument text of the call at `index`."""
+        if type(delta) is not str:
+            raise _no_text()
         message = self.message
         message.content[index].pieces.append(delta)  # type: ignore[union-attr]
         return ToolCallDeltaEvent(index, delta, message)

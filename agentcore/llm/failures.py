@@ -434,10 +434,14 @@ def _parse(body: Any) -> Any:
 def _message_of(error: Any, body: str) -> str:
     said = next(_messages_in(error), None)
     if said is None:
-        said = _plain(body)
-        return truncate_error_text(said)
+        return truncate_error_text(_in_one_line(_plain(body)))
+    said = _in_one_line(said)
     code = next((word for word in _codes_of(error) if not word.isdigit() and word.lower() not in said.lower()), None)
     return truncate_error_text(f"{said} ({code})" if code else said)
+
+
+def _in_one_line(text: str) -> str:
+    return re.sub(r"\s*[\x00-\x1f\x7f\u2028]+\s*", " ", text).strip()
 
 
 def _plain(body: str) -> str:

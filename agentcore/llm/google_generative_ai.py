@@ -26,7 +26,7 @@ from agentcore.llm.request import Context, StreamOptions, ToolSpec
 from agentcore.llm.sse import SseEvent
 from agentcore.llm.thinking import answer_limit, requested_level
 from agentcore.llm.usage import count_usage, token_count
-from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, run_wire_format
+from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, join_url, run_wire_format
 from agentcore.messages import (
     AssistantMessage,
     ImageContent,
@@ -314,8 +314,8 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _url(model: Model) -> str:
-    base = (model.base_url or DEFAULT_BASE_URL).rstrip("/")
-    return f"{base}/models/{model.id}:streamGenerateContent?alt=sse"
+    name = model.id if model.id.startswith(("models/", "tunedModels/")) else f"models/{model.id}"
+    return join_url(model, f"/{name}:streamGenerateContent", query="alt=sse", vendor="google", vendor_url=DEFAULT_BASE_URL)
 
 
 def _sends_call_ids(model: Model) -> bool:

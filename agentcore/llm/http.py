@@ -6,13 +6,15 @@ What ended a read is decided by the abort signal, never by the exception: an unc
 
 from __future__ import annotations
 
+import base64
 import http.client
+import re
 import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import requests
 import urllib3
@@ -156,20 +158,21 @@ def post(
     prepared = requests.PreparedRequest()
     prepared.method = "POST"
     try:
-        if any(char.isspace() for char in url):
-            raise ValueError("a blank in the URL")
+        if any(char.isspace() for char in url) or not url.lower().startswith(("http://", "https://")):
+            raise ValueError("a blank in the URL, or no scheme")
         prepared.prepare_url(url, None)
         proxies = proxies_for(url)
     except (requests.RequestException, ValueError) as error:
-        raise RequestFailed(
-            Failure("setup", False, f"{_without_secrets(url)!r} is no URL that a request can go to: correct base_url")
-        ) from error
+        raise RequestFailed(_no_url(url)) from error
     prepared.headers = cast(Any, {"Content-Length": str(len(body)), **headers})
     prepared.body = body
     try:
         adapter = adapter_for(url, proxies)
     except FileNotFoundError as error:
         text = f"there is no CA bundle at {error}: correct REQUESTS_CA_BUNDLE, or unset it"
+        raise RequestFailed(Failure("setup", False, text)) from None
+    except OSError as error:  # ssl.SSLError is one too
+        text = f"the CA bundle cannot be read ({error}): correct REQUESTS_CA_BUNDLE, or unset it"
         raise RequestFailed(Failure("setup", False, text)) from None
     sending.guard = guard
     try:
@@ -179,7 +182,9 @@ def post(
             guard.is_fresh = is_resend
             try:
                 response = adapter.send(prepared, stream=True, timeout=cast(Any, (connect_timeout, timeout)), proxies=proxies)
-            except requests.RequestException as error:
+            except urllib3.exceptions.LocationValueError as error:
+                raise RequestFailed(_no_url(url)) from error
+            except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
                 if signal is not None and signal.aborted:
                     raise RequestAborted from None
                 if not is_resend and guard.was_reused and _closed_without_a_byte(error):
@@ -202,9 +207,45 @@ def host_of(url: str) -> str:
     """Return host and port of a URL, the only parts that a text may name: keys travel in the others."""
     try:
         parts = urlsplit(url)
-        return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or "the server"
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        return f"{host}:{parts.port}" if parts.port else host or "the server"
     except ValueError:
         return "the server"
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of a URL."""
+    return f"{url.partition('://')[0].lower()}://{host_of(url)}"
+
+
+def secrets_of(url: str) -> list[str]:
+    """Return what must not be shown of a URL: the password in front of its host, and keys and tokens in its query."""
+    found: list[str] = []
+    try:
+        parts = urlsplit(url)
+        if parts.password or parts.username:
+            found += [parts.password or parts.username or ""]
+        for name, value in parse_qsl(parts.query):
+            if re.search("key|token|secret|sig|auth|password", name, re.IGNORECASE):
+                found.append(value)
+    except ValueError:
+        pass
+    return [spelling for secret in found for spelling in {secret, unquote(secret)} if spelling]
+
+
+def login_of(url: str) -> dict[str, str]:
+    """Return the header for a name and password in front of the host, as `requests` makes it."""
+    user, password = requests.utils.get_auth_from_url(url)
+    if not user:
+        return {}
+    token = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"authorization": f"Basic {token}"}
+
+
+def _no_url(url: str) -> Failure:
+    has_scheme = url.lower().startswith(("http://", "https://"))
+    way_out = "correct base_url" if has_scheme else "base_url must begin with http:// or https://"
+    return Failure("setup", False, f"{_without_secrets(url)!r} is no URL that a request can go to: {way_out}")
 
 
 def _without_secrets(url: str) -> str:

@@ -25,7 +25,7 @@ from agentcore.llm.request import Context, StreamOptions, ToolSpec
 from agentcore.llm.sse import SseEvent
 from agentcore.llm.thinking import answer_limit, requested_level
 from agentcore.llm.usage import count_usage, token_count
-from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, run_wire_format
+from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, join_url, run_wire_format
 from agentcore.messages import (
     AssistantMessage,
     ImageContent,
@@ -103,7 +103,8 @@ class OpenAIResponses(WireFormat):
             body["tool_choice"] = _tool_choice(options.tool_choice)
         if model.reasoning:
             body.update(_reasoning(model, options))
-        return WireRequest(_url(model), body, _headers(call, options, compat), state=options.service_tier)
+        url = join_url(model, "/responses", vendor="openai", vendor_url=DEFAULT_BASE_URL)
+        return WireRequest(url, body, _headers(call, options, compat), state=options.service_tier)
 
     # --- the answer --------------------------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class OpenAIResponses(WireFormat):
             if live is not None:
                 index = places.get(data.get("output_index"))
                 if index is not None and type(content[index]) is live:
-                    yield add[live](index, data["delta"])
+                    yield add[live](index, data.get("delta") or "")
             elif kind == "response.output_item.added":
                 opened = _open(assembly, data.get("item") or {})
                 if opened is not None:
@@ -357,11 +358,6 @@ def _tool(tool: ToolSpec, model: Model) -> dict[str, Any]:
     if switches.get("supportsStrictMode") or switches.get("supports_strict_mode") or "api.openai.com" in model.base_url:
         listed["strict"] = False  # left out, OpenAI bends the schema until it fits its strict mode
     return listed
-
-
-def _url(model: Model) -> str:
-    base, mark, query = (model.base_url or DEFAULT_BASE_URL).partition("?")
-    return f"{base.rstrip('/')}/responses{mark}{query}"
 
 
 def _headers(call: Call, options: ResponsesOptions, compat: Compat) -> dict[str, str]:

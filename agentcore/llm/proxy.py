@@ -27,7 +27,7 @@ from agentcore.llm.failures import Failure, classify_text
 from agentcore.llm.http import RequestFailed
 from agentcore.llm.request import Context, StreamOptions
 from agentcore.llm.sse import SseEvent
-from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, run_wire_format, setup_failure
+from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, join_url, run_wire_format, setup_failure
 from agentcore.messages import Message, StopReason, TextContent, Usage, UserMessage
 from agentcore.models import Model
 
@@ -70,13 +70,13 @@ class Proxy(WireFormat):
         options = self.options
         if not isinstance(options, ProxyOptions):
             options = _own_options(options)
-        url = options.proxy_url or self.model.base_url
-        if not url:
+        place = replace(self.model, base_url=options.proxy_url or self.model.base_url)
+        if not place.base_url:
             raise setup_failure("no address of a proxy: set ProxyOptions.proxy_url, or base_url of the model")
         forwarded = {camel_case(name): getattr(options, name) for name in _FORWARDED if getattr(options, name, None) is not None}
         body: dict[str, Any] = {"model": encode(self.model), "context": _context(call.context), "options": forwarded}
         headers = {"authorization": f"Bearer {options.auth_token}"} if options.auth_token else {}
-        return WireRequest(f"{url.rstrip('/')}/api/stream", body, headers)
+        return WireRequest(join_url(place, "/api/stream"), body, headers)
 
     # --- the answer --------------------------------------------------------------------------------------------------
 

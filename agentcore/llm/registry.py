@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -92,7 +93,8 @@ def openai_compatible(base_url: str, model_id: str, *, api_key: str | None = Non
         >>> openai_compatible("http://localhost:11434/v1", "llama3.2").provider
         'openai-compatible'
     """
-    if not isinstance(base_url, str) or not base_url.lower().startswith(("http://", "https://")):
+    is_address = isinstance(base_url, str) and re.match(r"https?://[^\s/]\S*$", base_url, re.IGNORECASE)
+    if not is_address:
         raise ValueError(f"base_url must begin with http:// or https://, such as http://localhost:11434/v1, not {base_url!r}")
     given: dict[str, Any] = {"provider": "openai-compatible", "api": "openai-completions", **fields}
     if api_key is not None:

@@ -101,4 +101,5 @@ def token_count(raw: Any, *path: str) -> int:
     """Read a number out of a provider's usage object; 0 where there is none."""
     for key in path:
         raw = raw.get(key) if isinstance(raw, dict) else None
-    return int(raw) if isinstance(raw, (int, float)) and not isinstance(raw, bool) and raw == raw else 0
+    is_count = isinstance(raw, (int, float)) and not isinstance(raw, bool) and 0 <= raw < 1e15  # no NaN, no infinity
+    return int(raw) if is_count else 0

@@ -42,9 +42,11 @@ from __future__ import annotations
 import json
 import logging
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+from urllib.parse import urljoin
 
 from agentcore.abort import AbortSignal
 from agentcore.callbacks import fit_callback
@@ -55,7 +57,7 @@ from agentcore.llm.connections import SocketGuard
 from agentcore.llm.failures import Failure, classify, classify_error, truncate_error_text
 from agentcore.llm.failures import error_text as failure_text
 from agentcore.llm.history import plain_body, write_body
-from agentcore.llm.http import HttpAnswer, ReadTimedOut, RequestAborted, RequestFailed, host_of, post
+from agentcore.llm.http import HttpAnswer, ReadTimedOut, RequestAborted, RequestFailed, login_of, origin_of, post, secrets_of
 from agentcore.llm.keys import WITHOUT_KEY, brings_own_key, find_key, mask, missing_key_text, secrets_in
 from agentcore.llm.request import Context, ProviderResponse, StreamOptions
 from agentcore.llm.retry import make_final, pause_before_retry
@@ -140,16 +142,21 @@ class Answer:
         return self.assembly.fail(text, kind=kind, retryable=retryable)
 
 
-def join_url(model: Model, path: str) -> str:
+def join_url(model: Model, path: str, *, query: str = "", vendor: str = "", vendor_url: str = "") -> str:
     """Return the address of a request: the model's base URL with a path added; its query stays at the end.
+
+    A model of `vendor`, or of a provider that has no name, may do without a base URL: `vendor_url` counts then. A model of
+    anybody else may not, since its key would go to the wrong house.
 
     Raises:
         RequestFailed: The model has no base URL.
     """
-    if not model.base_url:
+    address = model.base_url or (vendor_url if model.provider in ("", vendor) else "")
+    if not address:
         raise setup_failure(f"the model {model.id} has no base_url: set Model.base_url, or take a model of the catalogue")
-    base, mark, query = model.base_url.partition("?")
-    return base.rstrip("/") + path + mark + query
+    base, _, own_query = address.partition("#")[0].partition("?")
+    asked = "&".join(filter(None, (query, own_query)))
+    return base.rstrip("/") + path + ("?" + asked if asked else "")
 
 
 def broken_event(event: SseEvent) -> RequestFailed:
@@ -178,7 +185,8 @@ def run_wire_format(format: WireFormat, model: Model, context: Context, options:
         yield exchange.fail(error.failure)
     except Exception as error:
         # A hook that raised, a value without a JSON form, or a fault of ours: the run must end as a failed answer all the same.
-        logger.debug("request failed", exc_info=not isinstance(error, (TypeError, ValueError)))
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("request failed: %s", mask("".join(traceback.format_exception(error)), exchange.secrets))
         yield exchange.fail(Failure(exchange.kind_of_exception, False, f"{type(error).__name__}: {error}"))
     finally:
         exchange.close()
@@ -208,7 +216,7 @@ class _Exchange:
             self.secrets = [call.key]
         request = self.format.build(call)
         headers = self._headers(request)
-        self.secrets = secrets_in(headers) + self.secrets
+        self.secrets = secrets_in(headers) + self.secrets + secrets_of(request.url)
         body = self._body(request)
         attempt = 1
         while True:
@@ -243,6 +251,7 @@ class _Exchange:
 
     def _headers(self, request: WireRequest) -> dict[str, str]:
         headers = {"content-type": "application/json", "user-agent": _user_agent(), "accept": "text/event-stream"}
+        headers.update(login_of(request.url))
         merged = _merge({**headers, **request.headers}, self.model.headers, self.options.headers)
         for name, value in merged.items():
             if not isinstance(value, str) or not value.isprintable() or not value.isascii():
@@ -302,8 +311,9 @@ class _Exchange:
         self._heed()
         self.close()
         if 300 <= http.status < 400:
-            place = host_of(http.headers.get("location", ""))
-            return Failure("setup", False, f"{http.status}: {http.host} redirects to {place}: set base_url to where the API is")
+            place = origin_of(urljoin(url, http.headers.get("location", "")))
+            where = f"redirects to {place}" if place != origin_of(url) else "redirects to another path"
+            return Failure("setup", False, f"{http.status}: {http.host} {where}: set base_url to where the API is")
         failure = classify(http.status, http.headers, text, http.reason)
         if http.status in (404, 405) and failure.kind == "request":
             path = url.partition("?")[0].split("/", 3)[-1]
@@ -340,6 +350,13 @@ class _Exchange:
         except (StalledStream, ReadTimedOut):
             self._heed()
             raise self._stalled(http) from None
+        except (RequestFailed, RequestAborted):
+            raise
+        except Exception as error:
+            # A value of another type than the API has, most likely. Whatever it is, what came is kept.
+            logger.debug("an event could not be read: %s", "".join(traceback.format_exception(error)))
+            text = f"{http.host} sent an event that {self.format.api} does not have ({type(error).__name__}): check Model.api"
+            raise RequestFailed(Failure("protocol", False, text)) from error
         # A body that an abort shut looks like a good end, so the signal decides, before anything else.
         self._heed()
         if last is None:
