@@ -1,140 +1,158 @@
-"""Where sessions differ from the recordings on purpose, and how our error texts say what theirs do.
+"""Where sessions differ from the recordings on purpose, as rules, and how our error texts say what theirs do.
 
-Kinds: settings made before the kept part still count; forks keep a whole path; damaged files are mended, or read where the
-reference refuses them; files of the versions 1 and 2 open.
+- Settings made before the kept part of a compacted path still count.
+- A fork keeps the whole path: its first entry has its parent, and one can go back before the compaction.
+- A file that was torn or glued at its end is mended, with a warning; one that can be read is read; files of the versions 1 and 2
+  open, migrated in memory.
+- The number of a line is that of an editor; an append to a file without a last line break writes it first.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from tests.conformance.cases import Difference
-
-SETTINGS = "settings made before the kept part of a compacted path still count"
-WHOLE_PATH = "a fork keeps the whole path, so that its first entry has its parent and one can go back before the compaction"
-MENDED = "a torn or glued tail is mended with a warning; the reference refuses the file"
-LENIENT = "the file can be read, so it is"
-OLD = "files of the versions 1 and 2 open, migrated in memory"
-
-_METADATA = {"id": "S", "createdAt": "2025-06-01T10:00:00.000Z", "cwd": "/w", "path": "<CWD>/s.jsonl"}
-_MODEL = {"provider": "prov", "modelId": "mod"}
+_REFUSED = re.compile(
+    r"Invalid JSONL session file .*: (?:unsupported session version|missing session header"
+    r"|first line is not a valid session header|line \d+ is not valid JSON)"
+)
 
 
-def _ok(op: str, result: Any) -> dict[str, Any]:
-    return {"op": op, "result": result}
+@dataclass
+class Moment:
+    """What the player saw when it did an operation: the file's text before it, and the whole path to where the session stood."""
+
+    file: str | None = None
+    name: str = ""
+    path: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _user(entry_id: str, parent_id: str | None, text: str, timestamp: str = "<time>") -> dict[str, Any]:
-    message = {"role": "user", "content": text, "timestamp": 1}
-    return {"type": "message", "id": entry_id, "parentId": parent_id, "timestamp": timestamp, "message": message}
+def our_results(recorded: Sequence[dict[str, Any]], moments: Sequence[Moment]) -> list[dict[str, Any]]:
+    """Return the recorded results with ours where a rule has others."""
+    return [_our_result(result, moment) for result, moment in zip(recorded, moments, strict=True)]
 
 
-def _answer(text: str) -> dict[str, Any]:
-    cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0.5}
-    usage = {"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 15, "cost": cost}
-    content = [{"type": "text", "text": text}]
-    answer = {"role": "assistant", "content": content, "api": "a", "provider": "prov", "model": "mod", "usage": usage}
-    return {**answer, "stopReason": "stop", "timestamp": 2}
+def _our_result(result: dict[str, Any], moment: Moment) -> dict[str, Any]:
+    op, error = result["op"], result.get("error")
+    if error is not None and moment.file is not None and _REFUSED.fullmatch(error["message"]):
+        return _our_refusal(result, moment)
+    if error is None and op.startswith("buildContext") and op != "buildContextEntries":
+        if any(raw["type"] == "compaction" for raw in moment.path):
+            return {"op": op, "result": {**result["result"], **settings_of(moment.path)}}
+        return result
+    if error is not None and op in ("getBranch", "buildContext") and moment.path and not error.get("code"):
+        # An entry that cannot be read is a session error, not whatever the language says of it.
+        unreadable = next((raw["id"] for raw in moment.path if raw["type"] == "message" and not raw.get("message")), "")
+        return {"op": op, "error": {"code": "invalid_entry", "message": f"Entry {unreadable} has no message"}}
+    if error is not None and error.get("code") == "invalid_session" and moment.path:
+        if all(raw["type"] == "message" for raw in moment.path):
+            # In a fork that has its whole path, the parent that the reference misses is there.
+            messages = [raw["message"] for raw in moment.path]
+            ours = {
+                "getBranch": [raw["id"] for raw in moment.path],
+                "buildContext": {**settings_of(moment.path), "messages": messages},
+            }
+            return {"op": op, "result": ours[op]} if op in ours else result
+    return result
 
 
-def _fork(*entries: dict[str, Any]) -> list[dict[str, Any]]:
-    parent = "<SESSIONS>/--<CWD-DASHED>--/<time>_session-1.jsonl"
-    header = {"type": "session", "version": 3, "id": "session-2", "timestamp": "<time>", "cwd": "<CWD>", "parentSession": parent}
-    before = [
-        _user("<e1>", None, "a"),
-        {**_user("<e2>", "<e1>", ""), "message": _answer("b")},
-        _user("<e3>", "<e2>", "c"),
-        {**_user("<e4>", "<e3>", ""), "message": _answer("d")},
-    ]
-    return [header, *before, *entries]
+def settings_of(path: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the settings that a whole path ends with."""
+    settings: dict[str, Any] = {"thinkingLevel": "off", "model": None, "activeToolNames": None}
+    for raw in path:
+        if raw["type"] == "thinking_level_change":
+            settings["thinkingLevel"] = raw["thinkingLevel"]
+        elif raw["type"] == "active_tools_change":
+            settings["activeToolNames"] = raw["activeToolNames"]
+        elif raw["type"] == "model_change":
+            settings["model"] = {"provider": raw["provider"], "modelId": raw["modelId"]}
+        elif raw["type"] == "message" and raw["message"].get("role") == "assistant":
+            settings["model"] = {"provider": raw["message"]["provider"], "modelId": raw["message"]["model"]}
+    return settings
 
 
-_COMPACTION = {"type": "compaction", "id": "<e5>", "parentId": "<e4>", "timestamp": "<time>", "summary": "S"}
-_KEPT = {**_COMPACTION, "firstKeptEntryId": "<e3>", "tokensBefore": 5}
-_TAIL = [_user("", None, "c")["message"], _answer("d")]
+# --- files -----------------------------------------------------------------------------------------------------------
 
-DIFFERENCES: dict[str, Difference] = {
-    "compaction with retained tail": Difference(SETTINGS, {"results[8].result.model": _MODEL}),
-    "retained tail hides earlier settings": Difference(
-        SETTINGS,
-        {
-            "results[6].result.thinkingLevel": "high",
-            "results[6].result.model": {"provider": "p", "modelId": "m"},
-            "results[6].result.activeToolNames": ["x"],
-        },
-    ),
-    "first kept entry hides settings before it": Difference(
-        SETTINGS, {"results[6].result.thinkingLevel": "high", "results[6].result.activeToolNames": ["x"]}
-    ),
-    "fork across a compaction with first kept entry": Difference(
-        WHOLE_PATH, {"files.session-2": _fork(_KEPT, _user("<e6>", "<e5>", "e"))}
-    ),
-    "fork across a compaction with retained tail": Difference(
-        f"{WHOLE_PATH}; {SETTINGS}",
-        {
-            "results[10].result.model": _MODEL,
-            "files.session-2": _fork(
-                {**_COMPACTION, "tokensBefore": 5, "retainedTail": _TAIL},
-                _user("<e6>", "<e5>", "e"),
-            ),
-        },
-    ),
-    "fork of a forked path moved before its compaction": Difference(
-        WHOLE_PATH,
-        {
-            "results[9]": _ok("getBranch", ["<e1>", "<e2>", "<e3>", "<e4>"]),
-            "results[10]": _ok(
-                "buildContext",
-                {
-                    "thinkingLevel": "off",
-                    "model": _MODEL,
-                    "activeToolNames": None,
-                    "messages": [
-                        _user("", None, "a")["message"],
-                        _answer("b"),
-                        _user("", None, "c")["message"],
-                        _answer("d"),
-                    ],
-                },
-            ),
-            "files.session-2": _fork(
-                _KEPT,
-                _user("<e6>", "<e5>", "e"),
-                {"type": "leaf", "id": "<leaf1>", "parentId": "<e6>", "timestamp": "<time>", "targetId": "<e4>"},
-            ),
-        },
-    ),
-    "file: version 2": Difference(OLD, {"results[0]": _ok("load_metadata", _METADATA), "results[1]": _ok("open_file", _METADATA)}),
-    "file: no version": Difference(OLD, {"results[0]": _ok("load_metadata", _METADATA), "results[1]": _ok("open_file", _METADATA)}),
-    "file: blank first line": Difference(LENIENT, {"results[0]": _ok("load_metadata", _METADATA)}),
-    "file: byte order mark": Difference(
-        LENIENT, {"results[0]": _ok("load_metadata", _METADATA), "results[1]": _ok("open_file", _METADATA)}
-    ),
-    "file: no line break at the end, then append": Difference(
-        "an append writes the missing line break first",
-        {
-            "results[2]": _ok("open_file", _METADATA),
-            "files.s": [
-                {"type": "session", "version": 3, "id": "S", "timestamp": "2025-06-01T10:00:00.000Z", "cwd": "/w"},
-                _user("a", None, "t-a", "2025-06-01T10:00:00.000Z"),
-                _user("b", "a", "t-b", "2025-06-01T10:00:00.000Z"),
-                _user("<e1>", "b", "new"),
-            ],
-        },
-    ),
-    "file: torn last line": Difference(MENDED, {"results[1]": _ok("open_file", _METADATA)}),
-    "file: torn last line of two bytes": Difference(MENDED, {"results[0]": _ok("open_file", _METADATA)}),
-    "file: torn in the middle of a character": Difference(MENDED, {"results[0]": _ok("open_file", _METADATA)}),
-    "file: two entries on one line": Difference(MENDED, {"results[0]": _ok("open_file", _METADATA)}),
-    "file: line number skips blank lines": Difference(
-        "the number is that of the line in an editor",
-        {"results[0].error.message": "Invalid JSONL session file <CWD>/s.jsonl: line 5 is not valid JSON"},
-    ),
-    "file: message entry without message": Difference(
-        "an entry that cannot be read is a session error",
-        {"results[2].error": {"name": "SessionError", "message": "Entry a has no message", "code": "invalid_entry"}},
-    ),
-}
+
+def _our_refusal(result: dict[str, Any], moment: Moment) -> dict[str, Any]:
+    """Return the metadata of a file that can be read, and else the recorded refusal with the number that an editor shows."""
+    lines = (moment.file or "").removeprefix("\ufeff").split("\n")
+    numbers = [number for number, line in enumerate(lines, 1) if line.strip()]
+    header = _json_of(lines[numbers[0] - 1]) if numbers else None
+    error = result["error"]
+    is_whole = isinstance(header, dict) and header.get("type") == "session" and header.get("version") in (None, 1, 2, 3)
+    if not is_whole or result["op"] != "load_metadata":
+        bad = [number for number in numbers[1:] if _json_of(lines[number - 1]) is None]
+        lost = [number for number in bad if not (number == len(lines) or _holds_an_entry(lines[number - 1]))]
+        if not is_whole or lost:
+            number = re.search(r"line (\d+) is", error["message"])
+            if number is None:
+                return result
+            place = numbers[int(number[1]) - 1] if int(number[1]) <= len(numbers) else int(number[1])
+            return {"op": result["op"], "error": {**error, "message": error["message"].replace(number[0], f"line {place} is")}}
+    assert isinstance(header, dict)
+    told = {"id": header.get("id"), "createdAt": header.get("timestamp"), "cwd": header.get("cwd"), "path": moment.name}
+    told.update({key: header[key] for key in ("metadata",) if key in header})
+    if header.get("parentSession"):
+        told["parentSessionPath"] = header["parentSession"]
+    return {"op": result["op"], "result": told if result["op"] != "reopen" else "ok"}
+
+
+def _json_of(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _holds_an_entry(line: str) -> bool:
+    return any(_decoded(line, match.start()) is not None for match in re.finditer(r'\{"type":', line))
+
+
+def _decoded(line: str, start: int) -> tuple[Any, int] | None:
+    try:
+        return json.JSONDecoder().raw_decode(line, start)
+    except ValueError:
+        return None
+
+
+def our_files(recorded: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return the recorded lines of the files with ours where a rule has others."""
+    files = {name: [each for line in lines for each in _unglued(line)] for name, lines in recorded.items()}
+    for lines in files.values():
+        header = lines[0] if lines and isinstance(lines[0], dict) else {}
+        parent = re.sub(r".*_|\.jsonl$", "", header.get("parentSession") or "")
+        if parent in files and len(lines) > 1:
+            lines[1:1] = _ancestors(lines[1], [line.get("id") for line in lines[1:]], files[parent][1:])
+    return files
+
+
+def _unglued(line: Any) -> list[Any]:
+    """Return the entries of a line onto which another was glued: each has a line of its own."""
+    found: list[Any] = []
+    position = 0
+    while isinstance(line, str) and position < len(line):
+        decoded = _decoded(line, position)
+        if decoded is None:
+            return [line]
+        found.append(decoded[0])
+        position = decoded[1]
+    return found or [line]
+
+
+def _ancestors(first: dict[str, Any], ids: Sequence[Any], source: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the entries that a fork's first one comes from, and that the reference left behind."""
+    by_id = {line["id"]: line for line in source}
+    missing: list[dict[str, Any]] = []
+    parent = first.get("parentId")
+    while parent in by_id and parent not in ids:
+        missing.insert(0, by_id[parent])
+        parent = by_id[parent].get("parentId")
+    return missing
+
 
 _FILE = r"Invalid JSONL session file (.*): "
 _IS_NONE = r"\1 is no session file: "

@@ -23,8 +23,8 @@ from agentcore.session import (
     SqliteSessionRepo,
 )
 from agentcore.session.jsonl_file import read_metadata
-from tests.conformance.cases import case_params, check, expand, put_tokens, with_difference
-from tests.conformance.differences_session import DIFFERENCES, OUR_WORDS
+from tests.conformance.cases import case_params, check, expand, put_tokens
+from tests.conformance.differences_session import OUR_WORDS, Moment, our_files, our_results
 
 
 @pytest.mark.filterwarnings("ignore::agentcore.session.SessionRepairWarning")
@@ -34,7 +34,7 @@ def test_recorded(case: dict[str, Any], tmp_path: Path) -> None:
     player = _Player(tmp_path, JsonlSessionRepo(tmp_path / "sessions"))
     try:
         results = player.play(expand(case["input"]))
-        expected = _expected(case)
+        expected = _expected(case, player.told_moments())
         check(*_same_errors(expected["results"], results))
         check(expected["files"], player.files(expected["files"]))
     finally:
@@ -48,16 +48,17 @@ def test_recorded_elsewhere(case: dict[str, Any], kind: str, tmp_path: Path) -> 
     player = _Player(tmp_path, MemorySessionRepo() if kind == "memory" else SqliteSessionRepo(tmp_path / "sessions.db"))
     try:
         results = player.play(expand(case["input"]))
+        expected = _expected(case, player.told_moments())
     finally:
         player.close()
-    check(*_same_errors(_without_metadata(_expected(case)["results"]), _without_metadata(results)))
+    check(*_same_errors(_without_metadata(expected["results"]), _without_metadata(results)))
 
 
-def _expected(case: dict[str, Any]) -> dict[str, Any]:
+def _expected(case: dict[str, Any], moments: list[Moment]) -> dict[str, Any]:
     """Return what we expect: contents that are strings as one block, and the lines of each file, by the file's last name."""
     files = {_last_name(name): _lines(text) for name, text in case["expected"].get("files", {}).items()}
-    expected = with_difference({"results": case["expected"]["results"], "files": files}, DIFFERENCES.get(case["name"]))
-    return {"results": _strings_as_blocks(expected["results"]), "files": expected["files"]}
+    results = our_results(case["expected"]["results"], moments)
+    return {"results": _strings_as_blocks(results), "files": our_files(files)}
 
 
 def _last_name(path: str) -> str:
@@ -126,7 +127,7 @@ class _Player:
         self.names: dict[str, str] = {}
         self.ids: dict[str, str] = {}
         self.counts = {"e": 0, "leaf": 0}
-        self.created = 0
+        self.moments: list[Moment] = []
 
     def close(self) -> None:
         for session in self.opened:
@@ -138,6 +139,7 @@ class _Player:
         results = []
         for op in case["ops"]:
             op = self._given(op)
+            self.moments.append(self._moment(op))
             try:
                 result: dict[str, Any] = {"result": self._do(op)}
             except SessionError as error:
@@ -146,6 +148,29 @@ class _Player:
             self._note_ids()
             results.append(put_tokens({"op": op["op"], **result}, self._tokens()))
         return results
+
+    def told_moments(self) -> list[Moment]:
+        """Return what was seen before each operation, in the words of the recording."""
+        tokens = self._tokens()
+        return [Moment(moment.file, put_tokens(moment.name, tokens), put_tokens(moment.path, tokens)) for moment in self.moments]
+
+    def _moment(self, op: dict[str, Any]) -> Moment:
+        session = self.sessions[op["session"]] if "session" in op else self.current
+        path = self.cwd / op["path"] if op["op"] in ("open_file", "load_metadata") else None
+        if op["op"] == "reopen" and session is not None and session.metadata.path:
+            path = Path(session.metadata.path)
+        moment = Moment()
+        if path is not None and path.is_file():
+            moment.name, moment.file = str(path), path.read_bytes().decode("utf-8", "replace")
+        if op["op"] in ("getBranch", "buildContext", "buildContextWithProjector") and session is not None:
+            raws = {raw["id"]: raw for raw in session.storage.index.raws}
+            entry_id = op.get("fromId") or session.storage.index.leaf_id
+            while entry_id in raws:
+                moment.path.insert(0, raws[entry_id])
+                entry_id = raws[entry_id].get("parentId")
+            if entry_id is not None:
+                moment.path.clear()  # a part of it is missing
+        return moment
 
     def files(self, expected: dict[str, Any]) -> dict[str, Any]:
         """Return the lines of the files, those given beforehand only where the recording has them again."""
