@@ -85,7 +85,7 @@ def test_any_session_id(repo: Any, session_id: str) -> None:
 def test_ids_that_can_be_no_file_name_are_refused(tmp_path: Path, session_id: Any) -> None:
     """The id is part of a file name: a clear error, and nothing is made."""
     for repo in (REPOS["jsonl"](tmp_path), REPOS["sqlite"](tmp_path)):
-        with pytest.raises(ValueError, match="a session id is part of .*: take a short text without slashes"):
+        with pytest.raises(ValueError, match=r"a session id is part of .*: take a short text without slashes"):
             repo.create(cwd="/w", session_id=session_id)
     assert list(tmp_path.iterdir()) == []
 

@@ -46,7 +46,7 @@ class _Hold:
     """What a writing storage holds of the system: its share in the writer's lock, and the open file."""
 
     def __init__(self, path: str) -> None:
-        self.lock = WriterLock(path)
+        self.lock = WriterLock(path)  # not taken yet
         self.file: AppendFile | None = None
 
     def let_go(self) -> None:
@@ -119,11 +119,12 @@ class JsonlSessionStorage(EntryStorage):
         lines = "".join(dumps(raw) + "\n" for raw in (header, *raws)).encode()
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            hold = _Hold(path)
         except OSError as error:
             text = f"session file {path} cannot be made: {error.strerror} ({error.filename})"
             raise SessionError(text, code="storage") from error
+        hold = _Hold(path)
         try:
+            hold.lock.take()
             hold.file = AppendFile(path, fsync=fsync, is_new=True)
             try:
                 hold.file.append(lines, 0)
@@ -189,10 +190,13 @@ class JsonlSessionStorage(EntryStorage):
         with self._lock:
             try:
                 size = os.path.getsize(self.path)
+                if size != self._content.size and not self._take_in_added(size):
+                    self._read_anew()
             except OSError as error:
                 raise cannot_read(self.path, error) from error
-            if size != self._content.size and not self._take_in_added(size):
-                self._set_content(read_session_file(self.path))
+            except (KeyboardInterrupt, SystemExit):
+                self._catch_up()
+                raise
 
     def close(self) -> None:
         """Close the file and free the lock. Reading goes on, appending does not."""
@@ -204,9 +208,11 @@ class JsonlSessionStorage(EntryStorage):
         if self.read_only:
             text = f"session file {self.path} was opened with read_only=True; open it without to append"
             raise SessionError(text, code="read_only")
-        if self._hold is None or not self._hold.lock.is_held:  # the first append, or a forked child's first
+        if self._hold is None or self._hold.lock.is_lost:  # the first append, or a forked child's first
             self._keep(_Hold(self.path))
         assert self._hold is not None
+        if not self._hold.lock.is_held:
+            self._hold.lock.take()
         return self._hold.lock.turn
 
     def _keep(self, hold: _Hold) -> None:
@@ -257,6 +263,10 @@ class JsonlSessionStorage(EntryStorage):
             self._warn_of(damaged.damages, side_path)
         self._set_content(content)
         self._reopen(hold)
+
+    def _read_anew(self) -> None:
+        self._set_content(read_session_file(self.path))
+        self._is_behind = False
 
     def _set_content(self, content: FileContent) -> None:
         index = EntryIndex()
@@ -318,6 +328,7 @@ def _mend(path: str) -> tuple[FileContent, FileContent, str | None]:
     """
     lock = WriterLock(path)
     try:
+        lock.take()
         with lock.turn:
             damaged = read_session_file(path)  # now nobody writes, neither another process nor another storage of this one
             side_path = repair(os.path.realpath(path), damaged.damages) if damaged.damages else None
@@ -395,6 +406,7 @@ class JsonlSessionRepo:
         try:
             lock = WriterLock(path)
             try:
+                lock.take()
                 os.unlink(path)
             finally:
                 lock.release()

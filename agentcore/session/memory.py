@@ -48,6 +48,12 @@ class MemorySessionStorage(EntryStorage):
     def _write(self, line: str) -> None:
         pass
 
+    def _read_anew(self) -> None:
+        index = EntryIndex()
+        index.add_all(list(self._index.raws))
+        self._index = index
+        self._is_behind = False
+
 
 class MemorySessionRepo:
     """Keeps sessions in memory, by their ids.

@@ -124,6 +124,7 @@ class SqliteSessionStorage(EntryStorage):
         try:
             with _translated(path):
                 hold.lock = WriterLock(lock_path)
+                hold.lock.take()
                 with _transaction(hold.connection):
                     hold.connection.execute(
                         "INSERT INTO sessions VALUES (?, ?, ?, ?)",
@@ -182,7 +183,11 @@ class SqliteSessionStorage(EntryStorage):
         with self._lock:
             if self._is_closed:
                 raise SessionError(f"session {self.metadata.id} is closed; open it again to read on", code="closed")
-            self._take_in()
+            try:
+                self._take_in()
+            except (KeyboardInterrupt, SystemExit):
+                self._catch_up()
+                raise
 
     def close(self) -> None:
         """Close the database and free the lock. Reading goes on, appending does not."""
@@ -197,6 +202,8 @@ class SqliteSessionStorage(EntryStorage):
         self._leave_parents_connection()
         if self._hold.lock is None:
             self._hold.lock = WriterLock(_lock_path(self.path, self.metadata.id))
+        if not self._hold.lock.is_held:
+            self._hold.lock.take()
         return self._hold.lock.turn
 
     def _leave_parents_connection(self) -> None:
@@ -213,6 +220,16 @@ class SqliteSessionStorage(EntryStorage):
 
     def _prepare_append(self) -> None:
         self._take_in()
+
+    def _read_anew(self) -> None:
+        before = self._index, self._count
+        self._index, self._count = EntryIndex(), 0
+        try:
+            self._take_in()
+        except BaseException:
+            self._index, self._count = before
+            raise
+        self._is_behind = False
 
     def _take_in(self) -> None:
         """Read the entries that are not in the index yet."""
@@ -414,6 +431,7 @@ class SqliteSessionRepo:
             hold = _connect(self.path, self._fsync)
             try:
                 hold.lock = WriterLock(_lock_path(self.path, session_id))
+                hold.lock.take()
                 with _transaction(hold.connection):
                     hold.connection.execute("DELETE FROM entries WHERE session = ?", (session_id,))
                     hold.connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import ntpath
 import os
 import threading
@@ -34,6 +35,8 @@ from agentcore.session.entries import (
 if TYPE_CHECKING:
     from agentcore.session.session import Session
     from agentcore.session.tree import EntryIndex
+
+_log = logging.getLogger("agentcore.session")
 
 Fsync = Literal["every", "never"]
 """When the operating system is told to write to the disk: after every entry, or when it likes."""
@@ -173,6 +176,7 @@ class EntryStorage:
         # line is written, on purpose: two entries must never have the same leaf as parent by accident.
         self._lock = threading.RLock()
         self._is_closed = False
+        self._is_behind = False  # an append was interrupted, and the index may not be what is stored
 
     @property
     def metadata(self) -> SessionMetadata:
@@ -198,18 +202,35 @@ class EntryStorage:
                 raise SessionError(f"session {self._metadata.id} is closed; open it again to append to it", code="closed")
             if "id" not in given:
                 given["id"] = new_entry_id(self._index.by_id)
+            is_writing = False
             try:
                 with self._turn():
+                    if self._is_behind:
+                        self._read_anew()
                     self._prepare_append()
-                    raw = self._complete(given)
-                    line = dumps(raw)
+                    line = dumps(self._complete(given))
+                    # Read back from its own line, so that what is in memory is what a reader of the file will see: NaN is null
+                    # there. And before it is written, so that a line that cannot be read is never written.
+                    shown = json.loads(line)
+                    is_writing = True
                     self._write(line)
+                    self._index.add(shown)
             except OSError as error:
                 raise EntryNotStoredError(self._not_stored_text(given, error), entry=encode(given)) from error
-            # Read back from its own line, so that what is in memory is what a reader of the file will see: NaN is null there.
-            self._index.add(json.loads(line))
-        made: str = raw["id"]
+            except BaseException as error:
+                if is_writing or not isinstance(error, Exception):
+                    self._catch_up()
+                raise
+        made: str = shown["id"]
         return made
+
+    def _catch_up(self) -> None:
+        """Make the index what is stored, after an interrupt (Ctrl-C) between the two. Holding the lock."""
+        self._is_behind = True
+        try:
+            self._read_anew()
+        except Exception:  # the next append tries again, and says what is wrong
+            _log.debug("session %s could not be read after an interrupt", self._metadata.id, exc_info=True)
 
     def __enter__(self: StorageT) -> StorageT:
         return self
@@ -254,6 +275,10 @@ class EntryStorage:
     def _turn(self) -> AbstractContextManager[object]:
         """Return what keeps other storages of the same session from writing meanwhile."""
         return nullcontext()
+
+    def _read_anew(self) -> None:
+        """Make the index anew of what is stored, and set `_is_behind` back."""
+        raise NotImplementedError
 
     def _prepare_append(self) -> None:
         """Bring the index up to date with what is stored."""

@@ -41,8 +41,9 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 @dataclass
 class _Held:
-    fd: int
+    fd: int = -1
     users: int = 0
+    is_taken: bool = False
     is_ours: bool = True
     # Held from looking at the file's end to writing there: several storages of this process may write to the file.
     turn: AbstractContextManager[object] = field(default_factory=threading.RLock)
@@ -54,35 +55,51 @@ _table_lock = threading.Lock()
 
 
 class WriterLock:
-    """One storage's share in its process's lock on a session.
+    """One storage's share in its process's lock on a session. It is made first and taken then, so that it can always be given back.
 
     Threads: any.
     """
 
     def __init__(self, path: str) -> None:
-        """Take the lock of the session at `path`, without waiting.
+        self._path = path
+        self._lock_path = os.path.realpath(path) + ".lock"
+        self._share: _Held | None = None
+
+    def take(self) -> None:
+        """Take the lock, without waiting.
 
         Raises:
             SessionLockedError: Another process has it. The text names its id.
             OSError: The lock file cannot be made.
         """
-        self._lock_path = os.path.realpath(path) + ".lock"
         with _table_lock:
             held = _held.get(self._lock_path)
             if held is None:
-                held = _held[self._lock_path] = _Held(_take(path, self._lock_path))
+                held = _Held()
+                try:
+                    _take(self._path, self._lock_path, held)
+                except BaseException:  # Ctrl-C too: what is in no table could never be freed
+                    if held.fd >= 0:
+                        _free(held.fd, self._lock_path, is_ours=held.is_taken)
+                    raise
+                _held[self._lock_path] = held
+            self._share = held
             held.users += 1
-        self._share: _Held | None = held
 
     @property
     def is_held(self) -> bool:
-        """Whether this process has the lock: false after `release` and in a forked child."""
+        """Whether this process has the lock: false before `take`, after `release` and in a forked child."""
         return self._share is not None and self._share.is_ours
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether this is a forked child, and its parent had taken the lock."""
+        return self._share is not None and not self._share.is_ours
 
     @property
     def turn(self) -> AbstractContextManager[object]:
         """What a storage holds while it writes, so that those of one process take turns."""
-        assert self._share is not None, "released"
+        assert self._share is not None, "not taken, or released"
         return self._share.turn
 
     def release(self) -> None:
@@ -97,24 +114,25 @@ class WriterLock:
                 _free(share.fd, self._lock_path)
 
 
-def _take(path: str, lock_path: str) -> int:
+def _take(path: str, lock_path: str, held: _Held) -> None:
     while True:
-        fd = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = held.fd = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _lock_now(fd)
         except OSError as error:
             if error.errno in _UNSUPPORTED:
-                return fd  # a file system without locks: better no lock than no session
+                return  # a file system without locks: better no lock than no session
             pid = _read_pid(fd) if error.errno in _TAKEN else None
-            os.close(fd)
             who = f"process {pid}" if pid is not None else "another process"
             raise SessionLockedError(f"{path} is open for writing in {who}; close it there first", pid=pid) from error
         # The holder before may have removed the file between our open and our lock; then others would lock another file.
         if _is_same_file(fd, lock_path):
+            held.is_taken = True
             os.ftruncate(fd, 0)
             os.lseek(fd, 0, os.SEEK_SET)
             os.write(fd, b"%d\n" % os.getpid())
-            return fd
+            return
+        held.fd = -1
         os.close(fd)
 
 
@@ -135,7 +153,10 @@ def _read_pid(fd: int) -> int | None:
     return None
 
 
-def _free(fd: int, lock_path: str) -> None:
+def _free(fd: int, lock_path: str, *, is_ours: bool = True) -> None:
+    if not is_ours:
+        os.close(fd)
+        return
     if sys.platform == "win32":
         os.close(fd)  # an open file cannot be removed there; if somebody else has it by now, it stays
         try:
