@@ -473,7 +473,9 @@ def test_a_base_url_may_have_a_slash_a_query_and_a_fragment(api: str, path: str)
 
 def test_a_name_and_a_password_in_the_base_url_log_in_as_with_requests() -> None:
     """They go out as a header, a header of one's own goes before them, and no text shows the password."""
-    with SseServer(answer({"error": {"message": "no entry for s3cr3t-pass, Basic bWU6czNjcjN0LXBhc3M="}}, status=403), says("hi")) as server:
+    with SseServer(
+        answer({"error": {"message": "no entry for s3cr3t-pass, Basic bWU6czNjcjN0LXBhc3M="}}, status=403), says("hi")
+    ) as server:
         model = server.model(base_url=server.url.replace("//", "//me:s3cr3t-pass@") + "/v1")
         message = failing(model)
         assert server.requests[0].headers["authorization"] == "Basic bWU6czNjcjN0LXBhc3M="

@@ -33,6 +33,17 @@ def test_the_key_of_a_compatible_server_goes_with_the_model_but_never_shows() ->
     assert "sk-own" not in repr(model) and "sk-own" not in model.to_json()
 
 
+def test_a_login_in_the_address_goes_with_the_model_but_never_shows() -> None:
+    """A name and a password in front of the host are sent as `requests` sends them, and are in no repr and no JSON."""
+    with SseServer(says("x")) as server:
+        model = openai_compatible(server.url.replace("//", "//me:pass%20word@") + "/v1", "llama3.2")
+        *_, last = stream(model, Context("", [UserMessage("hi")]), StreamOptions())
+        assert last.message.text == "x"  # type: ignore[union-attr]
+        assert server.requests[0].headers["authorization"] == "Basic bWU6cGFzcyB3b3Jk"
+    assert model.base_url == server.url + "/v1"
+    assert "pass" not in repr(model) + model.to_json()
+
+
 @pytest.mark.parametrize("base_url", ["localhost:11434", "", "ftp://x", "http://", "http://x y", None])
 def test_an_address_that_is_none_is_refused(base_url: Any) -> None:
     """What does not begin with http:// or https:// is a ValueError that shows how it should look."""

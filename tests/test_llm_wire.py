@@ -339,6 +339,37 @@ def test_a_key_that_the_provider_echoes_is_masked(caplog: pytest.LogCaptureFixtu
     assert "503" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'data: {{"choices":[{{"delta":{{"content":"x"}},"finish_reason":"{KEY}"}}]}}\n\n',
+        f'data: {{"error":{{"message":"bad {KEY}"}}}}\n\n',
+        f"data: {KEY} is no JSON\n\n",
+        f'data: {{"choices":[{{"delta":"{KEY}"}}]}}\n\n',
+    ],
+)
+def test_a_key_that_a_stream_echoes_is_masked(body: str, caplog: pytest.LogCaptureFixture) -> None:
+    """C116: the reason of an end, an error inside a stream, a broken event: none brings the key into error, event or log."""
+    caplog.set_level(logging.DEBUG)
+    with SseServer(body) as server:
+        events = list(ask(server.model(), api_key=KEY))
+    assert events[-1].type == "error"
+    assert KEY not in repr(events) + caplog.text
+
+
+def test_a_hook_that_raises_with_the_key_does_not_show_it(caplog: pytest.LogCaptureFixture) -> None:
+    """C116: what a hook raises is masked in the error and in the log."""
+    caplog.set_level(logging.DEBUG)
+
+    def raise_it(payload: Any) -> None:
+        raise RuntimeError(f"no luck with {KEY}")
+
+    with SseServer(says("x")) as server:
+        message = message_of(ask(server.model(), api_key=KEY, on_payload=raise_it))
+    assert message.error_message == "RuntimeError: no luck with ***"
+    assert "no luck with ***" in caplog.text and KEY not in caplog.text
+
+
 def test_a_key_in_a_header_of_ones_own_is_masked() -> None:
     """Secrets in the model's and the call's own headers are masked like the key."""
     with SseServer(error_answer("no: own-secret-123 / cookie-secret-456", 400)) as server:

@@ -235,7 +235,10 @@ def secrets_of(url: str) -> list[str]:
 
 def login_of(url: str) -> dict[str, str]:
     """Return the header for a name and password in front of the host, as `requests` makes it."""
-    user, password = requests.utils.get_auth_from_url(url)
+    try:
+        user, password = requests.utils.get_auth_from_url(url)
+    except ValueError:
+        user = ""  # no URL at all, which is said where it is used
     if not user:
         return {}
     token = base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -80,7 +80,8 @@ def openai_compatible(base_url: str, model_id: str, *, api_key: str | None = Non
     """Describe a model of a server that speaks OpenAI's chat completions: Ollama, vLLM, llama.cpp, LM Studio, a gateway, …
 
     Args:
-        base_url: The address before `/chat/completions`, mostly with `/v1` at its end: `http://localhost:11434/v1`.
+        base_url: The address before `/chat/completions`, mostly with `/v1` at its end: `http://localhost:11434/v1`. A name and a
+            password in it (`https://name:password@host/v1`) go out as a header, as with `requests`, and do not show.
         model_id: The model's name at that server.
         api_key: Goes out with every request to this server, and to no other. Without one, the key of `fields["provider"]` is
             looked up; a server that needs none gets none.
@@ -97,6 +98,16 @@ def openai_compatible(base_url: str, model_id: str, *, api_key: str | None = Non
     if not is_address:
         raise ValueError(f"base_url must begin with http:// or https://, such as http://localhost:11434/v1, not {base_url!r}")
     given: dict[str, Any] = {"provider": "openai-compatible", "api": "openai-completions", **fields}
+    scheme, mark, rest = base_url.partition("://")
+    login, at, _ = rest.partition("/")[0].rpartition("@")
+    if at:
+        import base64
+        from urllib.parse import unquote
+
+        name, _, password = login.partition(":")
+        token = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
+        given["headers"] = {"authorization": f"Basic {token}", **(given.get("headers") or {})}
+        base_url = scheme + mark + rest[len(login) + 1 :]
     if api_key is not None:
         given["headers"] = {**(given.get("headers") or {}), "authorization": f"Bearer {api_key.strip()}"}
     return Model(model_id, base_url=base_url.rstrip("/"), **given)

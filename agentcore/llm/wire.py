@@ -362,6 +362,8 @@ class _Exchange:
         if last is None:
             where = "inside an event" if events.is_torn else f"without its {self.format.terminal}"
             raise RequestFailed(Failure("protocol", True, f"the stream of {http.host} ended {where}: the answer is not complete"))
+        if type(last) is ErrorEvent:
+            last.message.error_message = mask(last.message.error_message or "", self.secrets)
         http.drain()
         self.close()
         yield last
