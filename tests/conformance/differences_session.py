@@ -39,23 +39,21 @@ def _our_result(result: dict[str, Any], moment: Moment) -> dict[str, Any]:
     op, error = result["op"], result.get("error")
     if error is not None and moment.file is not None and _REFUSED.fullmatch(error["message"]):
         return _our_refusal(result, moment)
-    if error is None and op.startswith("buildContext") and op != "buildContextEntries":
-        if any(raw["type"] == "compaction" for raw in moment.path):
-            return {"op": op, "result": {**result["result"], **settings_of(moment.path)}}
-        return result
+    has_compaction = any(raw["type"] == "compaction" for raw in moment.path)
+    if error is None and op in ("buildContext", "buildContextWithProjector") and has_compaction:
+        return {"op": op, "result": {**result["result"], **settings_of(moment.path)}}
     if error is not None and op in ("getBranch", "buildContext") and moment.path and not error.get("code"):
         # An entry that cannot be read is a session error, not whatever the language says of it.
         unreadable = next((raw["id"] for raw in moment.path if raw["type"] == "message" and not raw.get("message")), "")
         return {"op": op, "error": {"code": "invalid_entry", "message": f"Entry {unreadable} has no message"}}
-    if error is not None and error.get("code") == "invalid_session" and moment.path:
-        if all(raw["type"] == "message" for raw in moment.path):
-            # In a fork that has its whole path, the parent that the reference misses is there.
-            messages = [raw["message"] for raw in moment.path]
-            ours = {
-                "getBranch": [raw["id"] for raw in moment.path],
-                "buildContext": {**settings_of(moment.path), "messages": messages},
-            }
-            return {"op": op, "result": ours[op]} if op in ours else result
+    is_only_messages = bool(moment.path) and all(raw["type"] == "message" for raw in moment.path)
+    if error is not None and error.get("code") == "invalid_session" and is_only_messages:
+        # In a fork that has its whole path, the parent that the reference misses is there.
+        messages = [raw["message"] for raw in moment.path]
+        if op == "getBranch":
+            return {"op": op, "result": [raw["id"] for raw in moment.path]}
+        if op == "buildContext":
+            return {"op": op, "result": {**settings_of(moment.path), "messages": messages}}
     return result
 
 
@@ -125,7 +123,7 @@ def our_files(recorded: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     for lines in files.values():
         header = lines[0] if lines and isinstance(lines[0], dict) else {}
         parent = re.sub(r".*_|\.jsonl$", "", header.get("parentSession") or "")
-        if parent in files and len(lines) > 1:
+        if parent in files and len(lines) > 1 and all(isinstance(line, dict) for line in (*lines, *files[parent])):
             lines[1:1] = _ancestors(lines[1], [line.get("id") for line in lines[1:]], files[parent][1:])
     return files
 
