@@ -365,6 +365,7 @@ def test_an_exit_code_that_is_lost_is_no_success(caplog: pytest.LogCaptureFixtur
     ]
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 def test_forks_in_other_threads_disturb_nothing() -> None:
     """A process that forks while commands run gets their output and their exit codes, and keeps no descriptor of theirs."""
     stop = threading.Event()

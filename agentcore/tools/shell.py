@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import logging
 import math
 import os
@@ -108,19 +109,25 @@ def run_process_group(
 
 
 def _start(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    # The pipes and the null device are ours, because Python 3.10 leaves its own open where the start fails.
+    ends: list[int] = []
     try:
-        return subprocess.Popen(
-            arguments,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
-    except (OSError, ValueError, TypeError) as error:
+        ends += os.pipe()
+        ends += os.pipe()
+        with open(os.devnull, "rb") as nothing:
+            process = subprocess.Popen(
+                arguments, cwd=cwd, env=env, stdin=nothing, stdout=ends[1], stderr=ends[3], bufsize=0, start_new_session=True
+            )
+    except BaseException as error:
+        for end in ends:
+            os.close(end)
+        if not isinstance(error, (OSError, ValueError, TypeError)):
+            raise
         raise EnvironmentFileError(_why_not_started(error, arguments, cwd, env), code="spawn_error") from error
+    os.close(ends[1])
+    os.close(ends[3])
+    process.stdout, process.stderr = io.FileIO(ends[0]), io.FileIO(ends[2])
+    return process
 
 
 def _why_not_started(error: Exception, arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> str:
