@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,102 +12,67 @@ import pytest
 
 from agentcore.harness import skills, templates
 from agentcore.tools.environment import LocalEnvironment
-from tests.conformance.cases import Difference, case_params, check, expand, put_tokens, with_difference
+from tests.conformance.cases import HERE, case_params, check, expand, put_tokens
+from tests.conformance.resource_rules import RULES
 from tests.conformance.tool_cases import write_files
-
-UTF16 = "lengths are code points for us, UTF-16 units in the reference"
-BOM = "a byte order mark is no part of the text"
-ONE_PASS = "C110: placeholders are replaced in one pass, and arguments are put in literally"
-GIT = "ignore files mean what they mean to git"
-STEM = "a lone .md file is named after itself, so that two of them do not get one name"
-
-
-def _skill(name: str, path: str, description: str | None = None, content: str = "Body.") -> dict[str, Any]:
-    description = f"Does {name}" if description is None else description
-    return {
-        "name": name,
-        "description": description,
-        "content": content,
-        "filePath": f"<CWD>/{path}",
-        "disableModelInvocation": False,
-    }
-
-
-def _template(**fields: str) -> dict[str, Any]:
-    return {"promptTemplates": [{"name": "a", **fields}], "diagnostics": []}
-
-
-DIFFERENCES: dict[str, Difference] = {
-    # skills
-    "load: root .md files are skills": Difference(STEM, {"diagnostics": []}),
-    "load: root .md file without name takes the directory name": Difference(STEM, {"skills[0].name": "notes"}),
-    "load: two root .md files without names get the same name": Difference(STEM, {"skills[0].name": "a", "skills[1].name": "b"}),
-    "load: link to the parent repeats until the system gives up": Difference(
-        "C109: each real folder is searched once", {"skills": [_skill("demo", "skills/demo/SKILL.md")], "diagnostics": []}
-    ),
-    "load: ignore: escaped exclamation mark loses its escape": Difference(
-        GIT, {"skills": [_skill("odd", "skills/odd/SKILL.md")], "diagnostics": []}
-    ),
-    "load: ignore: leading slash loses its anchor": Difference(GIT, {"skills": [_skill("top", "skills/group/top/SKILL.md")]}),
-    "load: ignore: subdirectory pattern does not reach deeper": Difference(GIT, {"skills": []}),
-    "load: ignore: case-insensitive": Difference(GIT, {"skills": [_skill("skip", "skills/skip/SKILL.md")]}),
-    "load: byte order mark hides the front matter": Difference(
-        BOM, {"skills": [_skill("demo", "skills/demo/SKILL.md")], "diagnostics": []}
-    ),
-    # templates
-    "parseCommandArgs: empty quotes vanish": Difference("an empty argument in quotes is meant", {"": ["a", "", "b"]}),
-    "substituteArgs: value containing $@ is expanded later": Difference(ONE_PASS, {"": "$@"}),
-    "substituteArgs: value containing $ARGUMENTS is expanded later": Difference(ONE_PASS, {"": "$ARGUMENTS"}),
-    "substituteArgs: value containing a slice is expanded later": Difference(ONE_PASS, {"": "${@:2}"}),
-    "substituteArgs: replacement patterns in $@ values": Difference(ONE_PASS, {"": "[$& $$]"}),
-    "substituteArgs: replacement patterns in $ARGUMENTS values": Difference(ONE_PASS, {"": "[a$$b $`]"}),
-    "load: first line cut inside an emoji": Difference(
-        UTF16, {"promptTemplates[0].description": "01234567890123456789012345678901234567890123456789012345678\U0001f600..."}
-    ),
-    "load: four dashes at the top": Difference(
-        "front matter begins with a line of three dashes",
-        {"": _template(description="----", content="----\ndescription: d\n---\nBody\n")},
-    ),
-    "load: text right after the opening dashes": Difference(
-        "front matter begins with a line of three dashes",
-        {"": _template(description="---description: d", content="---description: d\n---\nBody\n")},
-    ),
-    ".md/load: byte order mark hides the front matter": Difference(BOM, {"": _template(description="d", content="Body")}),
-}
 
 
 @pytest.mark.parametrize("case", case_params("skills.json"))
 def test_recorded_skills(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading, invoking and listing skills gives what the reference gives."""
-    _check(case, DIFFERENCES.get(case["name"]), tmp_path, monkeypatch)
+    _check(case, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("case", case_params("templates.json"))
 def test_recorded_templates(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading templates and putting arguments in gives what the reference gives."""
-    difference = DIFFERENCES.get(".md/" + case["name"]) or DIFFERENCES.get(case["name"])
-    _check(case, difference, tmp_path, monkeypatch)
+    _check(case, tmp_path, monkeypatch)
 
 
-def _check(case: dict[str, Any], difference: Difference | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = tmp_path.resolve()
-    cwd, home = base / "cwd", base / "home"
-    cwd.mkdir()
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    tokens = {str(cwd): "<CWD>", str(home): "<HOME>", str(base): "<BASE>"}
+def _check(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = (tmp_path.resolve() / str(number) for number in count())
+
+    def play(given: dict[str, Any]) -> Any:
+        return _play(given, next(folders), monkeypatch)
+
     given = expand(case["input"])
-    write_files(given.pop("files", {}), cwd, home)
-    for key in ("dirs", "paths"):
-        if key in given:
-            given[key] = _with_folders(given[key], cwd)
-    actual = put_tokens(FUNCTIONS[given["fn"]](LocalEnvironment(cwd), given), tokens)
-    expected = with_difference(case["expected"], difference)
+    expected = case["expected"]
+    for rule in RULES:
+        expected = rule(given, expected, play)
+    actual = play(given)
     if "text" in case.get("tags", ()) or "js" in case.get("tags", ()):
         expected, actual = _without_texts(expected), _without_texts(actual)
     if "js" in case.get("tags", ()):
         expected, actual = _sorted(expected), _sorted(actual)
     check(expected, actual)
+
+
+def test_every_rule_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that no recorded case calls for any more is noticed."""
+    unused = dict.fromkeys(rule.__name__ for rule in RULES)
+    folders = (tmp_path.resolve() / str(number) for number in count())
+    for file in ("skills.json", "templates.json"):
+        for case in json.loads((HERE / "functions" / file).read_text("utf-8")):
+            given = expand(case["input"])
+            for rule in RULES:
+                if rule(given, case["expected"], lambda other: _play(other, next(folders), monkeypatch)) != case["expected"]:
+                    unused.pop(rule.__name__, None)
+    assert list(unused) == []
+
+
+def _play(given: dict[str, Any], base: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Do what a case says, in a place of its own."""
+    cwd, home = base / "cwd", base / "home"
+    cwd.mkdir(parents=True)
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    tokens = {str(cwd): "<CWD>", str(home): "<HOME>", str(base): "<BASE>"}
+    given = dict(given)
+    write_files(given.pop("files", {}), cwd, home)
+    for key in ("dirs", "paths"):
+        if key in given:
+            given[key] = _with_folders(given[key], cwd)
+    return put_tokens(FUNCTIONS[given["fn"]](LocalEnvironment(cwd), given), tokens)
 
 
 def _with_folders(paths: Any, cwd: Path) -> Any:
