@@ -51,7 +51,8 @@ def start_host(command: str, then: str, **options: object) -> tuple[subprocess.P
     )  # type: ignore[call-overload]
     assert host.stdout is not None
     group = int(host.stdout.readline())
-    assert living_members(group)
+    # Not at the first look: while it is going on, the shell may go and its child come.
+    assert wait_until(lambda: bool(living_members(group)), PATIENCE)
     return host, group
 
 
