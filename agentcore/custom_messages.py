@@ -96,16 +96,23 @@ class CustomMessage(Json):
         return content_text(self.content, "")
 
 
-@dataclass
+@dataclass(init=False)
 class OtherMessage(Json):
     """A message of a role that the library does not know. `fields` is all but its role and time, as it was.
 
-    No model gets it unless `convert_to_llm` makes a message of it.
+    No model gets it unless `convert_to_llm` makes a message of it. `role` may be any word; a type checker is told that it is
+    none of the known ones, so that `message.role == "assistant"` tells the messages of a transcript apart. To compare it with a
+    word of your own, write `str(message.role)`.
     """
 
-    role: str = "*"
+    role: Literal["*"] = "*"
     fields: dict[str, Any] = field(default_factory=dict)
     timestamp: int = field(default_factory=now_ms)
+
+    def __init__(self, role: str = "*", fields: Mapping[str, Any] | None = None, timestamp: int | None = None) -> None:
+        self.role = role  # type: ignore[assignment]
+        self.fields = {} if fields is None else dict(fields)
+        self.timestamp = now_ms() if timestamp is None else timestamp
 
     def _encode(self) -> dict[str, Any]:
         return {"role": self.role, **self.fields, "timestamp": self.timestamp}
@@ -113,7 +120,9 @@ class OtherMessage(Json):
     @classmethod
     def _decode(cls, raw: Mapping[str, Any]) -> OtherMessage:
         fields = {key: value for key, value in raw.items() if key not in ("role", "timestamp")}
-        return cls(raw["role"], fields, raw["timestamp"] if "timestamp" in raw else now_ms())
+        made = cls(raw["role"], fields)
+        made.timestamp = raw.get("timestamp", made.timestamp)
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form: the role, the fields and the time side by side."""

@@ -201,15 +201,26 @@ class LeafEntry(Json):
     type: Literal["leaf"] = "leaf"
 
 
-@dataclass
+@dataclass(init=False)
 class UnknownEntry(Json):
-    """An entry of a kind that the library does not know. `fields` is all but its id, parent, time and type, as it was."""
+    """An entry of a kind that the library does not know. `fields` is all but its id, parent, time and type, as it was.
+
+    `type` may be any word; a type checker is told that it is none of the known ones, so that `entry.type == "message"` tells
+    entries apart. To compare it with a word of your own, write `str(entry.type)`.
+    """
 
     id: str
     parent_id: str | None
     timestamp: str
     fields: dict[str, Any]
-    type: str
+    type: Literal["*"]
+
+    def __init__(self, id: str, parent_id: str | None, timestamp: str, fields: Mapping[str, Any], type: str) -> None:
+        self.id = id
+        self.parent_id = parent_id
+        self.timestamp = timestamp
+        self.fields = dict(fields)
+        self.type = type  # type: ignore[assignment]
 
     def _encode(self) -> RawEntry:
         base = {"type": self.type, "id": self.id, "parentId": self.parent_id, "timestamp": self.timestamp}
