@@ -240,6 +240,53 @@ def test_a_context_that_cannot_get_smaller_is_not_compacted_again_and_again() ->
     assert stream.asked <= before + 1
 
 
+def test_nothing_to_compact_is_said_before_a_model_is_asked() -> None:
+    """An empty session, a short one, and one that was compacted just now are refused; nothing is stored."""
+    stream = Summaries(says("ok"))
+    harness, _ = make(stream)
+    with pytest.raises(HarnessError, match="nothing to compact: the session is empty, or was compacted just now") as caught:
+        harness.compact()
+    assert caught.value.code == "compaction"
+    harness.run("hi", timeout=10)
+    with pytest.raises(HarnessError, match="nothing to compact: all of the conversation is within the last 20000 tokens"):
+        harness.compact()
+    talk(harness, 4)
+    harness.compact()
+    with pytest.raises(HarnessError, match="nothing to compact"):
+        harness.compact()
+    assert stream.asked == 1
+
+
+def test_a_setting_changed_while_compacting_is_stored_when_that_is_over() -> None:
+    """It stands right behind the compaction: the process may end before there is another run."""
+    stream = Summaries()
+    harness, _ = make(stream)
+    talk(harness, 8)
+    harness.on("session_before_compact", lambda event: harness.set_thinking_level("high"))
+    harness.compact()
+    assert [entry.type for entry in harness.session.get_entries()[-2:]] == ["compaction", "thinking_level_change"]
+
+
+def test_a_second_compaction_takes_up_what_the_first_kept() -> None:
+    """C086: of ten kept messages, each is in the second summary's input or still in the context."""
+    asked: list[str] = []
+
+    def stream(model: Model, context: Context, options: Any) -> Any:
+        asked.append(context.messages[0].text)
+        return scripted_stream(says(f"SUMMARY {len(asked)}"))(model, context, options)
+
+    harness, _ = make(stream)
+    talk(harness, 12, size=8_000)
+    harness.compact()
+    kept = [message.text for message in harness.messages if isinstance(message, UserMessage)]
+    assert len(kept) >= 10
+    talk(harness, 12, size=8_000)
+    harness.compact()
+    still = [message.text for message in harness.messages if isinstance(message, UserMessage)]
+    assert "SUMMARY 1" in asked[1]
+    assert all(text in asked[1] or text in still for text in kept)
+
+
 def test_it_can_be_turned_off() -> None:
     """`compaction=False`: nothing is compacted unless asked for."""
     stream = Summaries(says("one", usage=used(199_000)), fails("context_length_exceeded", kind="overflow"))

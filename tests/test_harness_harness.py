@@ -139,6 +139,51 @@ def test_failures_and_aborts_are_answers_that_are_stored() -> None:
     assert reasons == ["error", "aborted", "done"]
 
 
+def test_a_run_lets_go_when_it_has_settled() -> None:
+    """In `agent_end` the harness counts as idle for queues and writes; a prompt is refused until the run has settled."""
+    harness, _ = make(says("one"), says("two"))
+    errors: list[tuple[str, str]] = []
+    started: list[Run] = []
+
+    def listener(event: Any) -> None:
+        if event.type == "agent_end" and not started:
+            assert harness.phase == "idle"
+            harness.append_message(UserMessage("stored at once"))
+            for call in (lambda: harness.prompt("inner"), lambda: harness.steer("x")):
+                with pytest.raises(HarnessError) as caught:
+                    call()
+                errors.append((caught.value.code, str(caught.value)))
+
+    harness.subscribe(listener)
+    run = harness.prompt("outer")
+    run.add_done_callback(lambda run: started.append(harness.prompt("next")))
+    run.result(10)
+    assert [code for code, _ in errors] == ["busy", "invalid_state"]
+    assert errors[0][1] == "the harness is busy, since a run has not settled yet: wait_for_idle() first"
+    run_thread_is_over = threading.Event()
+    while not started:
+        run_thread_is_over.wait(0.005)
+    assert [message.role for message in started[0].result(10)] == ["user", "assistant"]
+    assert kinds(harness) == ["message"] * 5
+
+
+def test_a_listener_that_raises_at_the_report_too() -> None:
+    """Then its own exception comes out of the run; what was pending is stored, and the harness is idle."""
+    harness, _ = make(says("one"))
+
+    def listener(event: Any) -> None:
+        if event.type == "agent_start":
+            harness.append_message(UserMessage("pending"))
+        raise ValueError(f"broken at {event.type}")
+
+    unsubscribe = harness.subscribe(listener)
+    with pytest.raises(ValueError, match="broken at message_start"):
+        harness.run("go", timeout=10)
+    unsubscribe()
+    assert [message.text for message in harness.session.build_context().messages] == ["pending"]  # type: ignore[union-attr]
+    harness.run("again", timeout=10)
+
+
 def test_what_a_listener_raises_is_an_entry_too() -> None:
     """A run's failure is told as events and stored; the pending writes are stored as well."""
     harness, _ = make(says("one"))

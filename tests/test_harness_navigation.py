@@ -53,6 +53,19 @@ def test_going_where_one_stands_is_nothing() -> None:
     assert len(harness.session.get_entries()) == 4
 
 
+def test_none_is_the_place_before_the_first_entry() -> None:
+    """The conversation begins anew; all of it can be summarised."""
+    harness, _ = make(says("ALL OF IT"))
+    told: list[Any] = []
+    harness.on("session_tree", told.append)
+    entry = harness.navigate_tree(None, summarize=True).summary_entry
+    assert entry is not None and "ALL OF IT" in entry.summary
+    assert [message.role for message in harness.messages] == ["branchSummary"]
+    harness.navigate_tree(None)
+    assert harness.messages == []
+    assert [event.new_leaf_id for event in told] == [entry.id, None]
+
+
 def test_the_branch_that_is_left_is_summarised_and_labelled() -> None:
     """The summary is an entry at the new place and in the context; the label is stored and names it."""
     harness, ids = make(says("WHAT WAS FOUND"))

@@ -341,9 +341,9 @@ class SessionBeforeCompactResult:
 
 @dataclass(frozen=True)
 class TreePreparation:
-    """A move in the tree: from where, to where, and what is left behind."""
+    """A move in the tree: from where, to where (None: before the first entry), and what is left behind."""
 
-    target_id: str
+    target_id: str | None
     old_leaf_id: str | None
     common_ancestor_id: str | None
     entries_to_summarize: list[SessionTreeEntry]

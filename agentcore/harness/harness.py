@@ -454,7 +454,7 @@ class AgentHarness:
 
     def navigate_tree(
         self,
-        target_id: str,
+        target_id: str | None,
         *,
         summarize: bool = False,
         custom_instructions: str | None = None,
@@ -464,7 +464,8 @@ class AgentHarness:
         """Go to another entry of the session, and wait for it; what is said next begins a branch there.
 
         Args:
-            target_id: Where to go. At a message of the user the session stands before it, and its text is in the result.
+            target_id: Where to go; None is before the first entry. At a message of the user the session stands before it, and its
+                text is in the result.
             summarize: Whether to have the branch summarised that is left.
             custom_instructions: What the summary should look at in particular or, with `replace_instructions`, all that is asked.
             label: Names the summary or, without one, the target.

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from agentcore.abort import AbortSignal
 from agentcore.codec import OMIT_NONE, Json, nested
 from agentcore.errors import HarnessError
-from agentcore.harness.branch_summaries import BranchSummaryResult, collect_branch_entries, generate_branch_summary
+from agentcore.harness.branch_summaries import (
+    BranchSummaryResult,
+    CollectedBranch,
+    collect_branch_entries,
+    generate_branch_summary,
+)
 from agentcore.harness.compacting import Compactor
 from agentcore.harness.events import SessionBeforeTreeEvent, SessionTreeEvent, TreePreparation
 from agentcore.harness.hooks import Hooks
@@ -31,9 +36,9 @@ class NavigateTreeResult(Json):
 
 @dataclass
 class TreeWish:
-    """What a caller asked for."""
+    """What a caller asked for. `target_id` None means the place before the first entry."""
 
-    target_id: str
+    target_id: str | None
     wants_summary: bool = False
     custom_instructions: str | None = None
     replace_instructions: bool = False
@@ -53,13 +58,13 @@ def navigate_tree(
             The session stands where it stood.
     """
     old_leaf_id = session.get_leaf_id()
-    target = session.get_entry(wish.target_id)
-    if target is None:
+    target = None if wish.target_id is None else session.get_entry(wish.target_id)
+    if target is None and wish.target_id is not None:
         text = f"the session has no entry {wish.target_id!r}; session.get_entries() has those that there are"
         raise HarnessError(text, code="invalid_argument")
     if old_leaf_id == wish.target_id:
         return NavigateTreeResult(cancelled=False), None
-    branch = collect_branch_entries(session, old_leaf_id, wish.target_id)
+    branch = _left_behind(session, old_leaf_id, wish.target_id)
     preparation = TreePreparation(
         target_id=wish.target_id,
         old_leaf_id=old_leaf_id,
@@ -88,6 +93,12 @@ def navigate_tree(
     return _move(session, target, summary, event.preparation)
 
 
+def _left_behind(session: Session, old_leaf_id: str | None, target_id: str | None) -> CollectedBranch:
+    if target_id is None:
+        return CollectedBranch(session.get_path(), None)
+    return collect_branch_entries(session, old_leaf_id, target_id)
+
+
 def _summarize(preparation: TreePreparation, compactor: Compactor, signal: AbortSignal) -> BranchSummary | None:
     """Return the summary of a branch; None if it was aborted."""
     try:
@@ -106,14 +117,15 @@ def _summarize(preparation: TreePreparation, compactor: Compactor, signal: Abort
 
 
 def _move(
-    session: Session, target: SessionTreeEntry, summary: BranchSummary | None, preparation: TreePreparation
+    session: Session, target: SessionTreeEntry | None, summary: BranchSummary | None, preparation: TreePreparation
 ) -> tuple[NavigateTreeResult, SessionTreeEvent]:
     new_leaf_id, editor_text = _place_of(target)
     summary_id = session.move_to(new_leaf_id, summary)
     summary_entry = session.get_entry(summary_id) if summary_id is not None else None
     assert summary_entry is None or isinstance(summary_entry, BranchSummaryEntry)
-    if preparation.label is not None:
-        session.append_label(summary_id or target.id, preparation.label)
+    labelled = summary_id or preparation.target_id
+    if preparation.label is not None and labelled is not None:
+        session.append_label(labelled, preparation.label)
     told = SessionTreeEvent(
         new_leaf_id=session.get_leaf_id(),
         old_leaf_id=preparation.old_leaf_id,
@@ -123,13 +135,13 @@ def _move(
     return NavigateTreeResult(cancelled=False, editor_text=editor_text, summary_entry=summary_entry), told
 
 
-def _place_of(target: SessionTreeEntry) -> tuple[str | None, str | None]:
+def _place_of(target: SessionTreeEntry | None) -> tuple[str | None, str | None]:
     """Return where the session stands after a move to an entry, and the text to say anew."""
     if isinstance(target, MessageEntry) and isinstance(target.message, UserMessage):
         return target.parent_id, _text(target.message.content)
     if isinstance(target, CustomMessageEntry):
         return target.parent_id, _text(target.content)
-    return target.id, None
+    return (None if target is None else target.id), None
 
 
 def _text(content: Sequence[object]) -> str:
