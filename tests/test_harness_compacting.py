@@ -124,6 +124,16 @@ def test_tool_results_that_fill_the_context_are_noticed_between_turns() -> None:
     assert len(stream.scripted.requests) == 4
 
 
+def test_a_server_that_counts_nothing_is_guessed_for() -> None:
+    """Without usages the size is guessed from the texts, and the context is compacted all the same, once."""
+    stream = Summaries(*[says("ok")] * 12)
+    harness, told = make(stream)
+    for number in range(12):
+        harness.run(f"{number}" + "x" * 80_000, timeout=10)
+    assert stream.asked == 1
+    assert types(told).count("session_compact") == 1
+
+
 OVERFLOWS: list[tuple[int, str]] = [
     (400, "prompt too long; exceeded max context length 8192"),
     (413, "request_too_large: Request exceeds the maximum size"),

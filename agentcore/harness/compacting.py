@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 
 from agentcore.abort import AbortSignal
 from agentcore.agent.agent import stream_of_agent
+from agentcore.custom_messages import AgentMessage
 from agentcore.errors import HarnessError, SessionError
 from agentcore.events import RetryEvent
 from agentcore.harness.compaction import (
@@ -75,6 +76,7 @@ class Compactor:
         self._tell = tell
         self._reload = reload
         self._has_failed = False
+        self._guess = _Guess()
 
     @property
     def limits(self) -> CompactionSettings:
@@ -170,7 +172,7 @@ class Compactor:
         """Compact if the next request would reach into the reserve of the model's window; return whether it was done."""
         window = self._settings.model.context_window
         limits = self.limits
-        if not limits.enabled or self._has_failed or not should_compact(_rough_tokens(context), window, limits):
+        if not limits.enabled or self._has_failed or not should_compact(self._rough_tokens(context), window, limits):
             return False
         if not should_compact(_tokens(context), window, limits):
             return False
@@ -178,6 +180,23 @@ class Compactor:
         if preparation is None or _summarised_tokens(preparation) < window * WORTHWHILE_SHARE:
             return False
         return self._compact_by_itself("threshold", limits, signal)
+
+    def _rough_tokens(self, context: AgentContext) -> int:
+        """Return a quick first guess that is too high rather than too low: the newest usage, and what came after it.
+
+        It is looked for from the end, so that a turn costs no more in a long conversation. A usage that does not count any more is
+        from before a compaction, when the context was larger.
+        """
+        trailing = 0
+        for message in reversed(context.messages):
+            if not isinstance(message, AssistantMessage):
+                trailing += estimate_tokens(message)
+            elif message.stop_reason not in ("error", "aborted"):
+                counted = calculate_context_tokens(message.usage)
+                if counted > 0:
+                    return counted + trailing
+                break  # this server counts nothing
+        return self._guess.tokens(context.messages) + _tokens(AgentContext(context.system_prompt, [], context.tools))
 
     def plan_recovery(self, message: AssistantMessage, context: AgentContext) -> Callable[[AbortSignal], bool] | None:
         """Return what is to be done about an answer that failed, None where it is no overflow or nothing can be done."""
@@ -205,24 +224,30 @@ class Compactor:
         return True
 
 
+class _Guess:
+    """The guessed size of a list of messages that grows at its end: what was guessed before is not guessed again."""
+
+    def __init__(self) -> None:
+        self._first: AgentMessage | None = None
+        self._last: AgentMessage | None = None
+        self._count = 0
+        self._tokens = 0
+
+    def tokens(self, messages: Sequence[AgentMessage]) -> int:
+        """Return the size of the messages."""
+        count = self._count
+        if not (0 < count <= len(messages) and messages[0] is self._first and messages[count - 1] is self._last):
+            self._count = self._tokens = count = 0
+        for message in messages[count:]:
+            self._tokens += estimate_tokens(message)
+        self._count = len(messages)
+        if messages:
+            self._first, self._last = messages[0], messages[-1]
+        return self._tokens
+
+
 def _tokens(context: AgentContext) -> int:
     return estimate_request_context_tokens(Context(context.system_prompt, cast(Any, context.messages), context.tools)).tokens
-
-
-def _rough_tokens(context: AgentContext) -> int:
-    """Return a quick first guess that is too high rather than too low: the newest usage, and what came after it.
-
-    It is looked for from the end, so that a turn costs no more in a long conversation. A usage that does not count any more is from
-    before a compaction, when the context was larger.
-    """
-    trailing = 0
-    for message in reversed(context.messages):
-        if isinstance(message, AssistantMessage) and message.stop_reason not in ("error", "aborted"):
-            counted = calculate_context_tokens(message.usage)
-            if counted > 0:
-                return counted + trailing
-        trailing += estimate_tokens(message)
-    return trailing + _tokens(AgentContext(context.system_prompt, [], context.tools))
 
 
 def _summarised_tokens(preparation: CompactionPreparation) -> int:
