@@ -1,10 +1,13 @@
 """The agent and the loop do what the reference was seen to do, event for event.
 
-Where they do it otherwise on purpose, `TEXTS` and `DIFFERENCES` say so, and our own behaviour is compared in its place.
+Where they do it otherwise on purpose, `TEXTS` and `agent_rules.py` say so, and our own behaviour is compared in its place.
+`tool-raises-non-error` is no such place: a bare value is raised as an exception with its text, since Python raises nothing else,
+and all the rest is as recorded.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Mapping
@@ -13,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.cases import DELETE, HERE, Difference, check, with_difference
+from tests.conformance.agent_rules import RULES
+from tests.conformance.cases import HERE, check
 from tests.conformance.scenario_runner import RUNNERS, FormatError, hide_faults, load_scenario, play, scenario_paths, shorten
 
 TEXTS: list[tuple[str, str | None, str, str]] = [
@@ -48,123 +52,6 @@ TEXTS: list[tuple[str, str | None, str, str]] = [
 """What the reference itself says, and what we say in its place."""
 
 
-def _recorded(name: str) -> Any:
-    """Return what was recorded in a scenario of the repository's own copy, to build our values from."""
-    return json.loads((HERE / "agent" / f"{name}.json").read_text("utf-8"))["expected"]
-
-
-def _at(value: Any, *places: str) -> dict[str, Any]:
-    return dict.fromkeys(places, value)
-
-
-def _keeps_the_result() -> dict[str, Any]:
-    """The result of the call is told and kept between the event at which the listener raised and the failure."""
-    recorded = _recorded("fail-listener-raises-at-tool")
-    end = recorded["events"][10]
-    result = {
-        "role": "toolResult",
-        "toolCallId": end["toolCallId"],
-        "toolName": end["toolName"],
-        "content": end["result"]["content"],
-        "details": end["result"]["details"],
-        "isError": False,
-    }
-    told = [{"type": "message_start", "message": result}, {"type": "message_end", "message": result}]
-    messages = recorded["state"]["messages"]
-    return {
-        "events": [*recorded["events"][:11], *told, *recorded["events"][11:]],
-        "state.messages": [*messages[:2], result, *messages[2:]],
-        "ops[2].value.messageRoles": ["user", "assistant", "toolResult", "assistant"],
-    }
-
-
-def _refuses_the_reset() -> dict[str, Any]:
-    """The transcript shown goes on as if nobody had asked, and the agent is seen to be running."""
-    recorded = _recorded("reset-while-running")
-    before = ["user", "assistant"]
-    states = [
-        {**state, "isStreaming": True, "messageRoles": before + state["messageRoles"]} if index >= 13 else state
-        for index, state in enumerate(recorded["states"])
-    ]
-    text = "a run is active: abort() it or wait_for_idle() before reset()"
-    return {
-        "ops[1]": {"op": "reset", "outcome": "error", "error": {"message": text}},
-        "ops[2].value.isStreaming": True,
-        "ops[2].value.messageRoles": before,
-        "states": states,
-        "state.messages": recorded["events"][-1]["messages"],
-    }
-
-
-NULL = "null stands for 'not given': it never becomes 0, false or an empty text"
-
-DIFFERENCES: dict[str, Difference] = {
-    # finished work is never lost (DESIGN; the case of a tool that runs twice)
-    "fail-listener-raises-at-tool": Difference(
-        "a tool's result is kept when a listener raises, so that nothing is done twice", _keeps_the_result()
-    ),
-    # quirk: a reset during a run
-    "reset-while-running": Difference("reset() during a run is refused: it would wipe what the run works on", _refuses_the_reset()),
-    # memory: content is always a list of blocks
-    "prompt-message-forms": Difference(
-        "a string content is taken as one text block, and shown as such",
-        {
-            **_at(
-                [{"type": "text", "text": "plain string"}],
-                "events[2].message.content",
-                "events[3].message.content",
-                "events[10].messages[0].content",
-                "requests[0].messages[0].content",
-                "requests[1].messages[0].content",
-                "state.messages[0].content",
-            ),
-            **_at(
-                [{"type": "text", "text": "second"}],
-                "events[15].message.content",
-                "events[16].message.content",
-                "events[23].messages[1].content",
-                "requests[1].messages[3].content",
-                "state.messages[3].content",
-            ),
-        },
-    ),
-    # memory: a result has the fields of its class
-    "tool-result-fields": Difference(
-        "a result is an AgentToolResult, which has no other fields", {"events[31].result.extra": DELETE}
-    ),
-    # validation: nulls
-    "validate-coercion": Difference(
-        NULL,
-        _at(
-            DELETE,
-            *(f"events[{index}].result.details.args.v" for index in (98, 118, 138, 154)),
-            *(f"events[{index}].message.details.args.v" for index in (99, 100, 119, 120, 139, 140, 155, 156)),
-            *(f"events[181].toolResults[{index}].details.args.v" for index in (4, 9, 14, 18)),
-            *(f"events[189].messages[{index}].details.args.v" for index in (6, 11, 16, 20)),
-            *(f"requests[1].messages[{index}].details.args.v" for index in (6, 11, 16, 20)),
-            *(f"state.messages[{index}].details.args.v" for index in (6, 11, 16, 20)),
-            *(f"toolRuns.{call}.args.v" for call in ("c05", "c10", "c15", "c19")),
-        ),
-    ),
-    "validate-unions": Difference(
-        NULL,
-        _at(
-            None,
-            "events[93].result.details.args.v",
-            "events[94].message.details.args.v",
-            "events[95].message.details.args.v",
-            "events[132].toolResults[8].details.args.v",
-            "events[140].messages[10].details.args.v",
-            "requests[1].messages[10].details.args.v",
-            "state.messages[10].details.args.v",
-            "toolRuns.c09.args.v",
-        ),
-    ),
-}
-"""Where we do not follow the reference, and why. `tool-raises-non-error` is not among them: a bare value is raised as an exception
-with its text, since Python raises nothing else, and all the rest is as recorded."""
-
-
 def _say_as_recorded(value: Any) -> Any:
     """Put the reference's words in place of ours; an error must be of the class that the table names."""
     if isinstance(value, list):
@@ -195,14 +82,17 @@ def test_scenario(path: Path) -> None:
     """Events, requests, hook calls, tool runs, outcomes and the final state are those of the recording."""
     scenario = load_scenario(path)
     seen = _say_as_recorded(play(scenario))
-    expected = with_difference(scenario["expected"], DIFFERENCES.get(scenario["name"]))
+    expected = copy.deepcopy(scenario["expected"])
+    for rule in RULES:
+        rule(scenario, expected)
     check(hide_faults(expected), shorten(hide_faults(seen)))
 
 
-def test_every_listed_difference_belongs_to_a_scenario() -> None:
-    """A difference whose scenario was renamed or dropped is noticed."""
-    names = {path.stem for path in (HERE / "agent").glob("*.json")}
-    assert sorted(set(DIFFERENCES) - names) == []
+def test_every_rule_is_needed() -> None:
+    """A rule that no recorded scenario calls for any more is noticed."""
+    scenarios = [load_scenario(path) for path in (HERE / "agent").glob("*.json")]
+    used = {rule.__name__ for rule in RULES for scenario in scenarios if rule(scenario, copy.deepcopy(scenario["expected"]))}
+    assert used == {rule.__name__ for rule in RULES}
 
 
 @pytest.mark.parametrize(
