@@ -151,3 +151,19 @@ def test_too_much_to_compare_is_replaced_as_a_whole() -> None:
     lines = diff.split("\n")
     assert (len(lines), first_changed_line) == (1202, 2)
     assert (lines[0], lines[1], lines[601], lines[-1]) == ("   1 head", "-  2 old 0", "+  2 new 0", " 602 tail")
+
+
+def test_overlapping_edits_are_named_in_the_order_of_the_file() -> None:
+    """Those that begin at the same place in the order in which they were given, the longer one first or not."""
+    for old_texts in (["abcd", "ab"], ["ab", "abcd"]):
+        with pytest.raises(EditError) as caught:
+            apply_edits("abcd", [TextEdit(old, "x") for old in old_texts], "f")
+        assert str(caught.value) == "edits[0] and edits[1] overlap in f. Merge them into one edit or target disjoint regions."
+
+
+def test_what_resembles_a_text_that_is_there_twice_is_counted_too() -> None:
+    """The number tells how many places the model has to tell apart."""
+    with pytest.raises(EditError, match="Found 3 occurrences of the text in f"):
+        apply_edits("it's\nit\u2019s\nit's\n", [TextEdit("it's", "x")], "f")
+    with pytest.raises(EditError, match="Found 2 occurrences of the text in f"):
+        apply_edits("a  \nb  \n", [TextEdit("  ", "x")], "f")

@@ -185,7 +185,7 @@ def apply_edits(text: str, edits: Sequence[TextEdit], shown_path: str) -> str:
     for index, edit in enumerate(edits):
         begin, end = _find_only(view, normalize_to_lf(edit.old_text), shown_path, index, len(edits))
         found.append((begin, end, index))
-    found.sort()
+    found.sort(key=lambda place: place[0])  # two that begin at the same place stay in the order in which they were given
     for (_, end, index), (begin, _, next_index) in pairwise(found):
         if begin < end:
             raise EditError(
@@ -224,6 +224,9 @@ def _find_only(view: str, old_text: str, shown_path: str, index: int, count: int
         )
     occurrences = match.content.count(looked_for)
     if occurrences > 1:
+        loose_text = normalize_for_fuzzy_match(old_text)
+        # Named are all that look like it: what is to be added must tell it apart from each of them.
+        occurrences = max(occurrences, normalize_for_fuzzy_match(view).count(loose_text) if loose_text else 0)
         what, name = ("the text", "The text") if count == 1 else (f"edits[{index}]", "Each oldText")
         raise EditError(
             f"Found {occurrences} occurrences of {what} in {shown_path}. {name} must be unique. Please provide more context to "
