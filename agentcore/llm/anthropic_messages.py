@@ -21,7 +21,7 @@ from agentcore.events import AssistantMessageEvent
 from agentcore.llm.assembly import Assembly, LiveToolCall
 from agentcore.llm.compat import Compat, compat_of
 from agentcore.llm.failures import classify_error
-from agentcore.llm.history import encode_history, plain_id, to_json
+from agentcore.llm.history import encode_history, is_blank, plain_id, to_json
 from agentcore.llm.http import RequestFailed
 from agentcore.llm.partial_json import parse_json_with_repair
 from agentcore.llm.request import Context, StreamOptions, ToolSpec
@@ -107,6 +107,7 @@ class AnthropicMessages(WireFormat):
             lambda messages, start: _encode(messages, compat),
             tag=(self.api, compat.allow_empty_signature),
             normalize_id=plain_id,
+            has_unique_ids=True,
         )
         if control is not None and pieces:
             pieces[-1] = _mark(pieces[-1], control)
@@ -407,7 +408,7 @@ def _encode(messages: Sequence[Message], compat: Compat) -> list[str]:
 
 
 def _user_content(content: Sequence[TextContent | ImageContent]) -> Any:
-    blocks = [block for block in content if not isinstance(block, TextContent) or block.text.strip()]
+    blocks = [block for block in content if not isinstance(block, TextContent) or not is_blank(block.text)]
     if len(blocks) == 1 and isinstance(blocks[0], TextContent):
         return blocks[0].text
     return [_block(block) for block in blocks]
@@ -423,14 +424,14 @@ def _assistant_content(message: AssistantMessage, compat: Compat) -> list[dict[s
     blocks: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, TextContent):
-            if block.text.strip():
+            if not is_blank(block.text):
                 blocks.append({"type": "text", "text": block.text})
         elif isinstance(block, ThinkingContent):
             if block.redacted:
                 blocks.append({"type": "redacted_thinking", "data": block.thinking_signature})
-            elif block.thinking_signature or (compat.allow_empty_signature and block.thinking.strip()):
+            elif block.thinking_signature or (compat.allow_empty_signature and not is_blank(block.thinking)):
                 blocks.append({"type": "thinking", "thinking": block.thinking, "signature": block.thinking_signature or ""})
-            elif block.thinking.strip():
+            elif not is_blank(block.thinking):
                 blocks.append({"type": "text", "text": block.thinking})  # unsigned: the API refuses it as thinking
         else:
             blocks.append({"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments or {}})
@@ -440,8 +441,8 @@ def _assistant_content(message: AssistantMessage, compat: Compat) -> list[dict[s
 def _result(message: ToolResultMessage) -> dict[str, Any]:
     content: Any
     if any(isinstance(block, ImageContent) for block in message.content):
-        content = [_block(block) for block in message.content if not isinstance(block, TextContent) or block.text]
-        if not any(isinstance(block, TextContent) and block.text for block in message.content):
+        content = [_block(block) for block in message.content if not isinstance(block, TextContent) or not is_blank(block.text)]
+        if not any(isinstance(block, TextContent) and not is_blank(block.text) for block in message.content):
             content.insert(0, {"type": "text", "text": "(see attached image)"})
     else:
         content = "\n".join(block.text for block in message.content if isinstance(block, TextContent))

@@ -20,7 +20,7 @@ from agentcore.errors import ErrorKind
 from agentcore.events import AssistantMessageEvent
 from agentcore.llm.assembly import Assembly
 from agentcore.llm.failures import classify_error
-from agentcore.llm.history import encode_history, plain_id, to_json
+from agentcore.llm.history import encode_history, is_blank, plain_id, to_json
 from agentcore.llm.http import RequestFailed
 from agentcore.llm.request import Context, StreamOptions, ToolSpec
 from agentcore.llm.sse import SseEvent
@@ -363,11 +363,11 @@ def _assistant_parts(message: AssistantMessage, model: Model) -> list[dict[str, 
     for block in message.content:
         part: dict[str, Any]
         if isinstance(block, TextContent):
-            if not block.text.strip():
+            if is_blank(block.text):
                 continue
             part, signature = {"text": block.text}, block.text_signature
         elif isinstance(block, ThinkingContent):
-            if not block.thinking.strip():
+            if is_blank(block.thinking):
                 continue
             part, signature = {"text": block.thinking, "thought": True}, block.thinking_signature
         else:

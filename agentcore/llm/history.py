@@ -63,30 +63,42 @@ def fit_history(messages: Iterable[Message], model: Model, normalize_id: Normali
 
 
 def _sendable(messages: Iterable[Message]) -> list[Message]:
-    return [
-        message
-        for message in messages
-        if not (isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted"))
-    ]
+    """Leave out failed and aborted answers, and the results of their calls, which another call of the same id might take."""
+    kept: list[Message] = []
+    left_out: set[str] = set()
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            if message.stop_reason in ("error", "aborted"):
+                left_out.update(call.id for call in message.tool_calls)
+                continue
+            if left_out:
+                left_out.difference_update(call.id for call in message.tool_calls)
+        elif left_out and isinstance(message, ToolResultMessage) and message.tool_call_id in left_out:
+            continue
+        kept.append(message)
+    return kept
 
 
 class _Fitter:
     """Fits the messages of one request, in order."""
 
-    def __init__(self, model: Model, normalize_id: NormalizeId | None) -> None:
+    def __init__(self, model: Model, normalize_id: NormalizeId | None, *, has_unique_ids: bool = False) -> None:
         self.model = model
         self.normalize_id = normalize_id
+        self.has_unique_ids = has_unique_ids
         self.has_vision = "image" in model.input
         self.renamed: dict[str, str] = {}  # id in the transcript → id on the wire, where they differ
         self._owner: dict[str, str] = {}  # id on the wire → id in the transcript
+        self._uses: dict[str, int] = {}  # id on the wire → how many calls had it, where each call needs one of its own
 
     def fit(self, message: Message) -> Message:
         """Return the message itself if it fits, else a copy that does."""
         if isinstance(message, AssistantMessage):
             if is_same_model(message, self.model):
-                if self.renamed:
+                if self.renamed or self.has_unique_ids:
                     for call in message.tool_calls:
                         self.renamed.pop(call.id, None)
+                        self._uses.setdefault(call.id, 1)
                 return fit_own(message)
             self.rename_calls(message)
             return fit_foreign(message, self.renamed)
@@ -113,10 +125,21 @@ class _Fitter:
                 suffix = "_" + short_hash(call.id)[:8]
                 name = name[: 64 - len(suffix)] + suffix
             self._owner[name] = call.id
+            if self.has_unique_ids:
+                name = self._unique(name)
             if name == call.id:
                 self.renamed.pop(call.id, None)
             else:
                 self.renamed[call.id] = name
+
+    def _unique(self, name: str) -> str:
+        """Return an id that no call before has: some services number the calls of each answer from 0 again."""
+        uses = self._uses.get(name, 0)
+        self._uses[name] = uses + 1
+        if not uses:
+            return name
+        suffix = f"_{uses + 1}"
+        return self._unique(name[: 64 - len(suffix)] + suffix)
 
 
 def fit_own(message: AssistantMessage) -> AssistantMessage:
@@ -235,12 +258,14 @@ def encode_history(
     *,
     tag: Hashable,
     normalize_id: NormalizeId | None = None,
+    has_unique_ids: bool = False,
 ) -> JsonPieces:
     """Fit and encode a transcript; what an earlier request wrote of it is taken over.
 
     Args:
         encode: Writes fitted messages. It is given all that are new, in order, never a part of a call's results.
         tag: Stands for the wire format and all that changes what `encode` writes; the model is seen to.
+        has_unique_ids: Whether no two calls of a conversation may have the same id, also in different answers.
 
     Returns:
         The pieces that `encode` made of all messages.
@@ -248,7 +273,7 @@ def encode_history(
     messages = messages if isinstance(messages, list) else list(messages)
     full_tag = (tag, model.id, model.provider, model.api, tuple(model.input))
     kept, start = _take_kept(messages, full_tag)
-    fitter = kept.fitter or _Fitter(model, normalize_id)
+    fitter = kept.fitter or _Fitter(model, normalize_id, has_unique_ids=has_unique_ids)
     fresh = messages[start:]
     if fresh:
         answered = {message.tool_call_id for message in fresh if isinstance(message, ToolResultMessage)}
@@ -314,6 +339,11 @@ def to_json(value: Any) -> str:
         # `dumps` escapes what cannot be written as UTF-8; read back, halves that belong together are one character again.
         return dumps(_without_halves(json.loads(text)))
     return text
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing but white space would go out of a text: half surrogate pairs are left out on the way."""
+    return not text.strip() or (not text.isascii() and not sanitize_surrogates(text).strip())
 
 
 def sanitize_surrogates(text: str) -> str:

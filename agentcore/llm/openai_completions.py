@@ -16,7 +16,7 @@ from typing import Any
 from agentcore.errors import ErrorKind
 from agentcore.events import AssistantMessageEvent
 from agentcore.llm.compat import Compat, compat_of
-from agentcore.llm.history import JsonPieces, encode_history, plain_id, sanitize_surrogates, short_hash, to_json
+from agentcore.llm.history import JsonPieces, encode_history, is_blank, plain_id, sanitize_surrogates, short_hash, to_json
 from agentcore.llm.openai_chunks import THINKING_FIELDS, ChunkReader
 from agentcore.llm.request import Context, StreamOptions, ToolSpec
 from agentcore.llm.sse import SseEvent
@@ -203,8 +203,8 @@ def _image(block: ImageContent) -> dict[str, Any]:
 
 
 def _assistant(message: AssistantMessage, model: Model, compat: Compat) -> dict[str, Any] | None:
-    text = "".join(block.text for block in message.content if isinstance(block, TextContent) and block.text.strip())
-    thoughts = [block for block in message.content if isinstance(block, ThinkingContent) and block.thinking.strip()]
+    text = "".join(block.text for block in message.content if isinstance(block, TextContent) and not is_blank(block.text))
+    thoughts = [block for block in message.content if isinstance(block, ThinkingContent) and not is_blank(block.thinking)]
     calls = message.tool_calls
     encoded: dict[str, Any] = {"role": "assistant", "content": text}
     if thoughts and compat.requires_thinking_as_text:
@@ -240,7 +240,7 @@ def _reasoning_detail(call: ToolCall) -> dict[str, Any] | None:
 
 def _tool_result(message: ToolResultMessage, compat: Compat) -> dict[str, Any]:
     text = "\n".join(block.text for block in message.content if isinstance(block, TextContent))
-    if not text:
+    if not sanitize_surrogates(text):
         has_image = any(isinstance(block, ImageContent) for block in message.content)
         text = "(see attached image)" if has_image else "(no tool output)"
     encoded: dict[str, Any] = {"role": "tool", "content": text, "tool_call_id": message.tool_call_id}

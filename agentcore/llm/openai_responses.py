@@ -19,7 +19,7 @@ from agentcore.events import AssistantMessageEvent
 from agentcore.llm.assembly import Assembly, LiveText, LiveThinking, LiveToolCall, read_arguments
 from agentcore.llm.compat import Compat, compat_of
 from agentcore.llm.failures import classify_error
-from agentcore.llm.history import JsonPieces, encode_history, plain_id, short_hash, to_json
+from agentcore.llm.history import JsonPieces, encode_history, plain_id, sanitize_surrogates, short_hash, to_json
 from agentcore.llm.http import RequestFailed
 from agentcore.llm.request import Context, StreamOptions, ToolSpec
 from agentcore.llm.sse import SseEvent
@@ -471,7 +471,7 @@ def _reasoning_item(block: ThinkingContent) -> dict[str, Any] | None:
 
 
 def _result(message: ToolResultMessage) -> dict[str, Any]:
-    text = "\n".join(block.text for block in message.content if isinstance(block, TextContent))
+    text = sanitize_surrogates("\n".join(block.text for block in message.content if isinstance(block, TextContent)))
     images = [_part(block) for block in message.content if isinstance(block, ImageContent)]
     output: Any = text or "(no tool output)"
     if images:
