@@ -27,6 +27,21 @@ KEEP_NULLS_BELOW = frozenset({"args", "arguments", "data", "rawArguments", "inpu
 DELETE: Any = object()
 """As a replaced value: the key is not there."""
 
+CASE_KEYS = frozenset({"name", "input", "expected", "error", "note", "tags", "memory_same"})
+TAGS = frozenset({"quirk", "text", "utf16", "js", "yaml"})
+FUNCTIONS = {
+    # the functions of the files that several runners share, so that none is passed over by all of them
+    "retry.json": ("classify", "retryAssistantCall", "retryProviderRequest"),
+    "validation.json": (
+        "validateToolArguments",
+        "validateToolCall",
+        "parseStreamingJson",
+        "parseStreamingJson_prefixes",
+        "parseJsonWithRepair",
+        "repairJson",
+    ),
+}
+
 WILDCARDS = {
     "<time>": r"\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d[.-]\d{3}Z",
     "<time-ms>": r"\d{10,}",
@@ -58,7 +73,13 @@ def load_cases(file: str) -> list[dict[str, Any]]:
     assert isinstance(cases, list), f"{path} is no list of cases"
     for case in cases:
         assert isinstance(case, dict) and isinstance(case.get("name"), str), f"{path}: a case without a name: {case!r:.200}"
-        assert "input" in case and ("expected" in case or "error" in case), f"{path}: {case['name']}: no input or no expectation"
+        where = f"{path}: {case['name']}"
+        assert isinstance(case.get("input"), dict) and ("expected" in case) != ("error" in case), (
+            f"{where}: no input or no expectation"
+        )
+        assert not (unknown := set(case) - CASE_KEYS), f"{where}: unknown keys: {', '.join(sorted(unknown))}"
+        assert not (unknown := set(case.get("tags") or ()) - TAGS), f"{where}: unknown tags: {', '.join(sorted(unknown))}"
+        assert file not in FUNCTIONS or case["input"].get("fn") in FUNCTIONS[file], f"{where}: unknown function"
     names = [case["name"] for case in cases]
     assert len(set(names)) == len(names), f"{path}: two cases of one name"
     return cases

@@ -150,7 +150,7 @@ def _applies(case: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("case", case_params("validation.json", _applies))
 def test_validation(case: dict[str, Any]) -> None:
     """The arguments come back, or the error says, as recorded or as the list of differences says."""
-    recorded = {key: copy.deepcopy(case[key]) for key in ("expected", "error") if key in case}
+    recorded: dict[str, Any] = {key: copy.deepcopy(case[key]) for key in ("expected", "error") if key in case}
     recorded.get("error", {}).pop("name", None)
     put_our_texts(recorded, call_of(case["input"]))
     listed = DIFFERENCES.get(case["name"]) if data_folder() == HERE else None
