@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, Union
 from agentcore.abort import AbortSignal
 from agentcore.agent.queues import PendingMessageQueue, QueueMode
 from agentcore.agent.state import UNKNOWN_MODEL, AgentState
+from agentcore.agent.state import find_model as find_model
 from agentcore.callbacks import fit_callback
 from agentcore.custom_messages import AgentMessage
 from agentcore.errors import AgentBusyError
@@ -39,10 +40,10 @@ from agentcore.loop.config import (
 )
 from agentcore.loop.event_stream import EventChannel, RunStream
 from agentcore.loop.response import default_stream
-from agentcore.loop.run import Run
+from agentcore.loop.run import Run, total_usage
 from agentcore.loop.tool_calls import error_text
 from agentcore.loop.turns import run_agent_loop, run_agent_loop_continue
-from agentcore.messages import AssistantMessage, ImageContent, TextContent, ToolResultMessage, Usage
+from agentcore.messages import AssistantMessage, ImageContent, TextContent, Usage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.tools.agent_tool import AgentTool, ToolExecutionMode
 from agentcore.transcript import PromptInput, normalize_prompt_input
@@ -63,7 +64,10 @@ class AgentSession(Protocol):
         """Store a message; when this returns, it is stored."""
 
     def build_context(self) -> Any:
-        """Return an object with `messages`, `thinking_level` and `model` of the conversation."""
+        """Return an object with `messages`, `thinking_level`, `model` and `active_tool_names` of the conversation.
+
+        The last three are None (or `"off"`) where the conversation does not say.
+        """
 
 
 class _Hook:
@@ -130,7 +134,9 @@ class Agent:
         tool_grace: Seconds that a tool has to return after an abort; then the run goes on without it.
         tool_context: What tools get as `context`.
         retry: When an answer that broke off is asked for again; None never.
-        session: Stores each message before any listener hears of it. The agent starts with the session's conversation.
+        session: Stores each message before any listener hears of it. The agent starts with the session's conversation, its model
+            and thinking level unless others are given, and with those of the tools that are active in it, if it says which.
+            What is set later is not stored: `AgentHarness` does that.
         session_id, thinking_budgets, transport, max_retry_delay_ms: See `StreamOptions`.
         stream_options: How requests are made.
 
@@ -205,9 +211,12 @@ class Agent:
                 model = _stored_model(stored.model)
             if thinking_level == "off" and stored.thinking_level:
                 thinking_level = stored.thinking_level
+            active = getattr(stored, "active_tool_names", None)
+            if active is not None:
+                tools = [tool for tool in tools if not isinstance(tool, AgentTool) or tool.name in active]
         self._state = AgentState(
             system_prompt=system_prompt,
-            model=find_model(model),
+            model=model,
             thinking_level=thinking_level,
             tools=tools,
             messages=messages,
@@ -292,12 +301,8 @@ class Agent:
 
     @property
     def usage(self) -> Usage:
-        """What all answers and tool results of the transcript took, added up."""
-        total = Usage()
-        for message in list(self._state.messages):
-            if isinstance(message, (AssistantMessage, ToolResultMessage)) and message.usage is not None:
-                total = total + message.usage
-        return total
+        """What all answers and tool results of the transcript took, added up. `Run.usage` has that of one run."""
+        return total_usage(list(self._state.messages))
 
     @property
     def context_tokens(self) -> int:
@@ -381,7 +386,7 @@ class Agent:
 
     def run_prompt_messages(self, messages: Sequence[AgentMessage], *, skip_initial_steering: bool = False) -> Run:
         """Start a run with messages that are there as such; `skip_initial_steering` leaves steered messages for its second turn."""
-        return self._start(list(messages), skips_steering=skip_initial_steering)
+        return self._start(normalize_prompt_input(messages), skips_steering=skip_initial_steering)
 
     def continue_(self, *, detached: bool = False) -> Run:
         """Start a run that goes on where the transcript ends.
@@ -581,6 +586,8 @@ class Agent:
     def _to_messages(self, prompt: PromptInput, images: Images) -> list[AgentMessage]:
         if isinstance(images, (ImageContent, bytes, bytearray, str, os.PathLike)):
             images = [images]
+        if not isinstance(images, Iterable):
+            raise TypeError(f"images must be an ImageContent, a path, bytes or a list of those, not {type(images).__name__}")
         return normalize_prompt_input(prompt, [to_image(image) for image in images] if images else ())
 
     def _start(self, prompts: list[AgentMessage] | None, *, skips_steering: bool = False, is_detached: bool = False) -> Run:
@@ -651,7 +658,8 @@ class Agent:
         except BaseException as error:  # a hook's, a listener's, a stream function's: the transcript says so
             _log.debug("run failed", exc_info=True)
             run.cause = error
-            messages = self._report_failure(error, run, config, emit)
+            self._report_failure(error, run, config, emit)
+            messages = run.messages
         _log.debug("run ends: %d new messages", len(messages))
         return messages
 
@@ -722,7 +730,7 @@ class Agent:
                 setattr(update, name, value)
         return update
 
-    def _report_failure(self, error: BaseException, run: Run, config: AgentLoopConfig, emit: AgentEventSink) -> list[AgentMessage]:
+    def _report_failure(self, error: BaseException, run: Run, config: AgentLoopConfig, emit: AgentEventSink) -> None:
         """Say in the transcript that the run failed. What is raised here comes out of the run as it is."""
         message = AssistantMessage(
             content=[TextContent("")],
@@ -739,13 +747,12 @@ class Agent:
         emit(MessageEndEvent(message))
         emit(TurnEndEvent(message, []))
         emit(AgentEndEvent([message]))
-        return [message]
 
 
-def wait_for_answer(
-    start: Callable[[], Run], active_run: Callable[[], Run | None], timeout: float | None
-) -> AssistantMessage:
+def wait_for_answer(start: Callable[[], Run], active_run: Callable[[], Run | None], timeout: float | None) -> AssistantMessage:
     """Start a run, wait, and return its last answer; what is raised is said at `Agent.run`."""
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float))):
+        raise TypeError(f"timeout must be seconds or None, not {type(timeout).__name__}")
     run: Run | None = None
     try:
         run = start()
@@ -764,30 +771,14 @@ def wait_for_answer(
     return message
 
 
-def find_model(model: Model | str | None) -> Model:
-    """Return a model that was given as such or as `"provider/id"`; the unknown one for None.
-
-    Raises:
-        ValueError: No such model is known.
-        TypeError: It is neither.
-    """
-    if model is None:
-        return UNKNOWN_MODEL
-    if isinstance(model, Model):
-        return model
-    if isinstance(model, str):
-        from agentcore.llm import get_model
-
-        return get_model(model)
-    raise TypeError(f"model must be a Model or a string 'provider/id', not {type(model).__name__}")
-
-
 def _stored_model(stored: Any) -> Model:
     if isinstance(stored, Model):
         return stored
     provider, model_id = (
         (stored["provider"], stored["model_id"]) if isinstance(stored, dict) else (stored.provider, stored.model_id)
     )
+    if (provider, model_id) == (UNKNOWN_MODEL.provider, UNKNOWN_MODEL.id):
+        return UNKNOWN_MODEL  # it was made without a model, with a stream function of its own
     try:
         return find_model(f"{provider}/{model_id}")
     except ValueError:  # a server of one's own, say: the first request says that there is no model

@@ -16,9 +16,28 @@ from agentcore.events import (
 )
 from agentcore.models import THINKING_LEVELS, Model, ThinkingLevel
 from agentcore.tools.agent_tool import AgentTool
+from agentcore.transcript import is_message
 
 UNKNOWN_MODEL = Model(id="unknown", api="unknown", provider="unknown")
 """Stands where no model was given."""
+
+
+def find_model(model: Model | str | None) -> Model:
+    """Return a model that was given as such or as `"provider/id"`; the unknown one for None.
+
+    Raises:
+        ValueError: No such model is known.
+        TypeError: It is neither.
+    """
+    if model is None:
+        return UNKNOWN_MODEL
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, str):
+        from agentcore.llm import get_model
+
+        return get_model(model)
+    raise TypeError(f"model must be a Model or a string 'provider/id', not {type(model).__name__}")
 
 
 class AgentState:
@@ -28,7 +47,8 @@ class AgentState:
     copy of the settings and of the transcript.
 
     Attributes:
-        system_prompt, model, thinking_level, tools: The settings of the next run. `model` is the unknown one if none was given.
+        system_prompt, model, thinking_level, tools: The settings of the next run. `model` may be set to a string `"provider/id"`;
+            it is the unknown one if none was given.
         messages: The transcript. A message is in it when its `message_end` is told.
         is_streaming: A run is going.
         streaming_message: The message that has begun and not ended; an answer is live: one object that grows.
@@ -43,20 +63,38 @@ class AgentState:
         self,
         *,
         system_prompt: str = "",
-        model: Model = UNKNOWN_MODEL,
+        model: Model | str | None = None,
         thinking_level: ThinkingLevel = "off",
         tools: Iterable[AgentTool] = (),
         messages: Iterable[AgentMessage] = (),
     ) -> None:
         self.system_prompt = system_prompt
-        self.model = model
+        self._model = find_model(model)
         self.thinking_level = thinking_level
-        self.tools = list(tools)
-        self.messages = list(messages)
+        self.tools = tools
+        self.messages = messages
         self.is_streaming = False
         self.streaming_message: AgentMessage | None = None
         self.pending_tool_calls: frozenset[str] = frozenset()
         self.error_message: str | None = None
+
+    @property
+    def model(self) -> Model:
+        return self._model
+
+    @model.setter
+    def model(self, model: Model | str | None) -> None:
+        self._model = find_model(model)
+
+    @property
+    def system_prompt(self) -> str:
+        return self._system_prompt
+
+    @system_prompt.setter
+    def system_prompt(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"system_prompt must be a text, not {type(text).__name__}: '' stands for none")
+        self._system_prompt = text
 
     @property
     def thinking_level(self) -> ThinkingLevel:
@@ -74,12 +112,13 @@ class AgentState:
 
     @tools.setter
     def tools(self, tools: Iterable[AgentTool]) -> None:
-        self._tools = list(tools)
-        for tool in self._tools:
+        tools = [tools] if isinstance(tools, AgentTool) else list(tools)
+        for tool in tools:
             if not isinstance(tool, AgentTool):
                 raise TypeError(
                     f"tools must hold AgentTools, not {type(tool).__name__}: decorate a function with @tool, or make an AgentTool"
                 )
+        self._tools = tools
 
     @property
     def messages(self) -> list[AgentMessage]:
@@ -87,7 +126,14 @@ class AgentState:
 
     @messages.setter
     def messages(self, messages: Iterable[AgentMessage]) -> None:
-        self._messages = list(messages)
+        messages = list(messages)
+        for message in messages:
+            if not is_message(message):
+                raise TypeError(
+                    f"messages must hold messages, not {type(message).__name__}: UserMessage(…) makes one of a text, load_messages "
+                    "reads JSON"
+                )
+        self._messages = messages
 
     def __repr__(self) -> str:
         doing = "running" if self.is_streaming else "idle"

@@ -66,7 +66,7 @@ class RetryPolicy:
         """Return the seconds to wait before new try number `attempt`, counted from 1."""
         import random
 
-        return self.base_delay * 2.0 ** (attempt - 1) * (1.0 - 0.25 * random.random())
+        return self.base_delay * 2.0 ** min(attempt - 1, 30) * (1.0 - 0.25 * random.random())
 
 
 # --- what hooks get and give back ------------------------------------------------------------------------------------
@@ -233,6 +233,8 @@ class AgentLoopConfig:
         self.tool_execution = ToolExecutionMode(self.tool_execution)
         if self.max_tool_workers < 1:
             raise ValueError(f"max_tool_workers must be 1 or more, not {self.max_tool_workers}")
+        if isinstance(self.tool_grace, bool) or not isinstance(self.tool_grace, (int, float)) or not self.tool_grace >= 0:
+            raise ValueError(f"tool_grace is in seconds and must be 0 or more, not {self.tool_grace!r}")
         for name in _HOOKS:
             self.set_hook(name, getattr(self, name))
 

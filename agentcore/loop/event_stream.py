@@ -38,7 +38,7 @@ class EventChannel:
         self._is_in_step = True
         self._is_ended = False
         self._is_closed = False
-        self._waiting_reader: threading.Lock | None = None
+        self._waiting_readers: list[threading.Lock] = []
         self._waiting_run: threading.Lock | None = None
 
     def put(self, event: AgentEvent) -> None:
@@ -66,8 +66,9 @@ class EventChannel:
                     return self._events.popleft()
                 if self._is_ended or self._is_closed:
                     return None
-                waiter = self._waiting_reader = threading.Lock()
+                waiter = threading.Lock()
                 waiter.acquire()
+                self._waiting_readers.append(waiter)
             while not waiter.acquire(timeout=WAIT_SLICE):
                 pass
 
@@ -94,9 +95,9 @@ class EventChannel:
             self._wake_reader()
 
     def _wake_reader(self) -> None:
-        waiter, self._waiting_reader = self._waiting_reader, None
-        if waiter is not None:
+        for waiter in self._waiting_readers:
             waiter.release()
+        self._waiting_readers.clear()
 
     def _wake_run(self) -> None:
         waiter, self._waiting_run = self._waiting_run, None
@@ -111,7 +112,7 @@ class RunStream:
         run: The run itself, for its result.
 
     Threads:
-        To be read on one thread, not one of the run's own.
+        To be read on any thread but those of the run itself; of several readers, each event goes to one.
 
     Example:
         >>> with agent.stream("hello") as stream:
@@ -152,13 +153,17 @@ class RunStream:
         return self.run.result(timeout)
 
     def close(self) -> None:
-        """Leave the stream: a run that is still going is aborted, and settles within its grace period."""
+        """Leave the stream: a run that is still going is aborted, and settles within its grace period.
+
+        Raises:
+            RuntimeError: Called from inside the run, which is aborted but cannot be waited for there.
+        """
+        self._is_over = True
         self._channel.close()
         if not self.run.done():
             self.run.abort("the stream was left")
             self.run.refuse_waiting_inside()
             self.run.settle()
-        self._is_over = True
 
     def __enter__(self) -> RunStream:
         return self

@@ -17,7 +17,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -25,7 +25,7 @@ from agentcore.abort import AbortController, AbortSignal
 from agentcore.custom_messages import AgentMessage
 from agentcore.errors import AgentAbortedError, AgentRunError
 from agentcore.loop.tool_workers import current_tool_signal
-from agentcore.messages import AssistantMessage
+from agentcore.messages import AssistantMessage, ToolResultMessage, Usage
 
 _log = logging.getLogger("agentcore")
 _numbers = itertools.count(1)
@@ -131,9 +131,9 @@ class Run:
         """
         if self._is_settled:
             return True
-        self.refuse_waiting_inside()
-        self._go_on_alone()
         try:
+            self.refuse_waiting_inside()
+            self._go_on_alone()
             return self.block(timeout)
         except KeyboardInterrupt:
             self.settle_interrupted()
@@ -178,6 +178,16 @@ class Run:
         message = self.message
         return "" if message is None else message.text
 
+    @property
+    def messages(self) -> list[AgentMessage]:
+        """The messages that the run has added to the transcript so far, also where it failed. A copy."""
+        return list(self._messages)
+
+    @property
+    def usage(self) -> Usage:
+        """What the answers and tool results of this run took so far, added up."""
+        return total_usage(self.messages)
+
     def add_done_callback(self, callback: Callable[[Run], object]) -> None:
         """Call `callback(run)` when the run has settled, or now if it has.
 
@@ -191,7 +201,12 @@ class Run:
         _call(callback, self)
 
     def future(self) -> Future[list[AgentMessage]]:
-        """Return the run as a `Future`, for `asyncio.wrap_future` and the like. Cancelling it aborts the run."""
+        """Return the run as a `Future`, for `asyncio.wrap_future` and the like. Cancelling it aborts the run.
+
+        Whoever asks for it waits for the run: a stream is not read in step any more. Its `result` and `exception` raise a
+        `RuntimeError` inside the run, as `Run.result` does.
+        """
+        self._go_on_alone()
         with self._lock:
             if self._future is None:
                 self._future = _RunFuture(self)
@@ -342,9 +357,12 @@ class Run:
         self._stop_following()
         self._error = error
         self._work = None
-        if self._on_settled is not None:
-            self._on_settled()
-        self._on_settled = self._on_lost = None
+        on_settled, self._on_settled, self._on_lost = self._on_settled, None, None
+        try:
+            if on_settled is not None:
+                on_settled()
+        except BaseException:  # a hook's SystemExit, say: whoever waits is told all the same
+            _log.exception("what was to be done at the end of a run raised")
         with self._lock:
             self._is_settled = True
             waiters, self._waiters = self._waiters, []
@@ -398,11 +416,32 @@ class _RunFuture(Future[list[AgentMessage]]):
         self._run.abort("the future was cancelled")
         return False
 
+    def result(self, timeout: float | None = None) -> list[AgentMessage]:
+        self._refuse_waiting_inside()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._refuse_waiting_inside()
+        return super().exception(timeout)
+
+    def _refuse_waiting_inside(self) -> None:
+        if not self.done():
+            self._run.refuse_waiting_inside()
+
+
+def total_usage(messages: Iterable[AgentMessage]) -> Usage:
+    """Return what all answers and tool results took, added up."""
+    total = Usage()
+    for message in messages:
+        if isinstance(message, (AssistantMessage, ToolResultMessage)) and message.usage is not None:
+            total = total + message.usage
+    return total
+
 
 def _call(callback: Callable[[Run], Any], run: Run) -> None:
     try:
         callback(run)
-    except Exception:
+    except BaseException:  # a SystemExit too: it must not keep the other callbacks from being called
         _log.exception("a done callback of a run raised")
 
 

@@ -264,11 +264,10 @@ class _Batch:
             if not is_end:
                 self.emit(ToolExecutionUpdateEvent(call.id, call.name, call.arguments, value))
                 continue
-            self.end(
-                finalize_executed_tool_call(
-                    self.context, self.assistant_message, job.tag, _outcome_of(job), self.config, self.signal
-                )
-            )
+            executed = _outcome_of(job)
+            # Before the hook, so that the result is not lost to what the hook raises.
+            self._outcomes[id(call)] = FinalizedToolCallOutcome(call, executed.result, executed.is_error)
+            self.end(finalize_executed_tool_call(self.context, self.assistant_message, job.tag, executed, self.config, self.signal))
 
     def end(self, outcome: FinalizedToolCallOutcome) -> None:
         call = outcome.tool_call
@@ -321,7 +320,7 @@ class _Batch:
     def _try_to_emit(self, event: Any) -> None:
         try:
             self.emit(event)
-        except Exception:
+        except BaseException:  # a SystemExit or KeyboardInterrupt of the listener's own, too: a result must not be lost to it
             _log.exception("a listener raised again while the results of a failed run were told")
 
 

@@ -5,7 +5,8 @@
 - Results come out in the order in which calls finish, each exactly once, also after an abort. Of a call that was given up, nothing
   comes out any more.
 
-The executor is made with the first call of a run and shut at the end of the run.
+The executor is made with the first call of a run and shut at the end of the run. When a call takes longer than its tool allows, its
+worker may never come back: then the calls that still wait for a place move to another executor.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from agentcore.tools.agent_tool import ToolUpdateFn
 WORKER_NAME = "agentcore-tool"
 """What the names of all tool workers begin with."""
 
+MAX_WAIT = 3600.0
+"""Seconds of one wait at most: a lock refuses a time without end. The wait begins again."""
+
 current_tool_signal: contextvars.ContextVar[AbortSignal | None] = contextvars.ContextVar("agentcore_tool_signal", default=None)
 """The signal of the tool call that this code runs inside; None outside of tools. A run started here is linked to it."""
 
@@ -31,14 +35,20 @@ class Job:
     """One call on its way: `execute(signal, on_update)` on a worker, updates and one result back.
 
     Threads:
-        Made and given up on the run thread; `is_open` is also cleared by the worker, when `execute` has returned.
+        Made and given up on the run thread. The worker sets `deadline` when the call begins, and clears `is_open` when `execute`
+        has returned.
     """
 
-    __slots__ = ("_ticket", "controller", "deadline", "error", "execute", "future", "is_done", "is_open", "result", "tag")
+    __slots__ = (
+        "_ticket", "context", "controller", "deadline", "error", "execute", "future", "is_done", "is_open", "result", "signal",
+        "tag", "timeout",
+    )  # fmt: skip
 
-    def __init__(self, tag: Any, execute: Callable[[AbortSignal, ToolUpdateFn], Any]) -> None:
+    def __init__(self, tag: Any, execute: Callable[[AbortSignal, ToolUpdateFn], Any], timeout: float | None) -> None:
         self.tag = tag
         self.execute = execute
+        self.timeout = timeout
+        self.context = contextvars.copy_context()
         self.is_open = True  # updates are still welcome
         self.is_done = False  # its result came out, or it was given up
         self.result: Any = None
@@ -46,6 +56,7 @@ class Job:
         self.future: Future[None] | None = None
         self.deadline: float | None = None
         self.controller: AbortController | None = None
+        self.signal: AbortSignal | None = None
         self._ticket = [True]
 
     def claim(self) -> bool:
@@ -82,34 +93,43 @@ class ToolWorkers:
         self._has_given_up = False
 
     def start(self, tag: Any, execute: Callable[[AbortSignal, ToolUpdateFn], Any], timeout: float | None = None) -> Job:
-        """Run a call on a worker; its reports come out of `next_report` with `tag` on the job."""
+        """Run a call on a worker; its reports come out of `next_report` with `tag` on the job.
+
+        `timeout` counts from when the call begins, not while it waits for a worker.
+        """
         if self._controller is None:
             self._controller = AbortController()
             self._unfollow = self._run_signal.on_abort(self._on_abort)
-        job = Job(tag, execute)
+        job = Job(tag, execute, timeout)
         if timeout is None:
-            signal = self._controller.signal
+            job.signal = self._controller.signal
         else:
             job.controller = AbortController()
             job.controller.follow(self._controller.signal)
-            job.deadline = time.monotonic() + timeout
-            signal = job.controller.signal
+            job.signal = job.controller.signal
         self._open.append(job)
-        context = contextvars.copy_context()
+        self._submit(job, self._max_workers)
+        return job
+
+    def _submit(self, job: Job, max_workers: int) -> None:
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(self._max_workers, thread_name_prefix=WORKER_NAME)
+            self._executor = ThreadPoolExecutor(max_workers, thread_name_prefix=WORKER_NAME)
         try:
-            job.future = self._executor.submit(context.run, self._work, job, signal)
+            job.future = self._executor.submit(job.context.run, self._work, job)
         except RuntimeError:
             # The interpreter is going down, or there are no threads to be had: the run thread makes the call itself. The executor
             # may have queued it before it failed, for a worker that it has: only one of the two gets to run it.
-            contextvars.copy_context().run(self._work, job, signal)
-        return job
+            contextvars.copy_context().run(self._work, job)
 
-    def _work(self, job: Job, signal: AbortSignal) -> None:
+    def _work(self, job: Job) -> None:
         if not job.claim():
             return
+        signal = job.signal
+        assert signal is not None
         current_tool_signal.set(signal)
+        if job.timeout is not None:
+            job.deadline = time.monotonic() + job.timeout
+            self._reports.put((None, False, None))  # the run thread waits no longer than that from now on
 
         def on_update(partial_result: Any) -> None:
             if job.is_open:
@@ -134,15 +154,16 @@ class ToolWorkers:
         """
         while True:
             deadline = self._next_deadline()
+            left = None if deadline is None else min(max(0.0, deadline - time.monotonic()), MAX_WAIT)
             try:
-                job, is_end, value = self._reports.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                job, is_end, value = self._reports.get(timeout=left)
             except queue.Empty:
                 late = self._give_up_one(time.monotonic())
                 if late is not None:
                     return late, True, None
                 continue
-            if job is None:  # the signal was set: from now on there is a deadline
-                if self._grace_ends is None:
+            if job is None:  # there is a new deadline: a call with a timeout has begun, or the signal was set
+                if self._grace_ends is None and self._controller is not None and self._controller.signal.aborted:
                     self._grace_ends = time.monotonic() + self._grace
                 continue
             if job.is_done:
@@ -191,13 +212,22 @@ class ToolWorkers:
                 job.controller.abort("the tool took too long")
             self._close(job)
             if job.future is None or not job.future.cancel():
-                # Its worker may never come back, so it must not take a place away from later calls.
+                # Its worker may never come back, so it must not take a place away from other calls.
                 self._has_given_up = True
-                if self._executor is not None and not self._open:
-                    self._executor.shutdown(wait=False, cancel_futures=True)
-                    self._executor = None
+                if not self._open or self._grace_ends is None or now < self._grace_ends:
+                    self._change_executor()
             return job
         return None
+
+    def _change_executor(self) -> None:
+        if self._executor is None:
+            return
+        waiting = [job for job in self._open if job.future is not None and job.future.cancel()]
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = None
+        places = max(1, self._max_workers - (len(self._open) - len(waiting)))  # those that are running still count
+        for job in waiting:
+            self._submit(job, places)
 
     def _close(self, job: Job) -> None:
         job.is_done = True

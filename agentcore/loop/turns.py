@@ -48,12 +48,13 @@ from agentcore.loop.event_stream import RunStream, start_stream
 from agentcore.loop.response import stream_assistant_response
 from agentcore.loop.tool_calls import ExecutedToolCallBatch, execute_tool_calls
 from agentcore.loop.tool_workers import ToolWorkers
+from agentcore.transcript import PromptInput, normalize_prompt_input
 
 _log = logging.getLogger("agentcore")
 
 
 def agent_loop(
-    prompts: Sequence[AgentMessage],
+    prompts: PromptInput,
     context: AgentContext,
     config: AgentLoopConfig,
     signal: AbortSignal | None = None,
@@ -61,14 +62,19 @@ def agent_loop(
 ) -> RunStream:
     """Start a run with new messages on a thread of its own; read its events by iterating over what comes back.
 
-    The context stays as it is. The iteration ends when the run ends; if the loop raised, `result()` raises.
+    The prompts are a text, a message or a list of messages. The context stays as it is. The iteration ends when the run ends; if
+    the loop raised, `result()` raises.
+
+    Raises:
+        TypeError: The prompts are none.
 
     Example:
-        >>> for event in agent_loop([UserMessage("hello")], AgentContext(), AgentLoopConfig(model=model)):
+        >>> for event in agent_loop("hello", AgentContext(), AgentLoopConfig(model=model)):
         ...     print(event.type)
     """
+    messages = normalize_prompt_input(prompts)
     return start_stream(
-        lambda run, emit: run_agent_loop(prompts, context, config, emit, run.signal, stream_fn), signal, config.tool_grace
+        lambda run, emit: run_agent_loop(messages, context, config, emit, run.signal, stream_fn), signal, config.tool_grace
     )
 
 
@@ -87,7 +93,7 @@ def agent_loop_continue(
 
 
 def run_agent_loop(
-    prompts: Sequence[AgentMessage],
+    prompts: PromptInput,
     context: AgentContext,
     config: AgentLoopConfig,
     emit: AgentEventSink,
@@ -102,6 +108,7 @@ def run_agent_loop(
     Raises:
         Exception: What a hook, a listener or the stream function raised. A failed request does not raise: it is an answer.
     """
+    prompts = normalize_prompt_input(prompts)
     current = AgentContext(context.system_prompt, [*context.messages, *prompts], context.tools)
     return _Run(current, config, emit, signal, stream_fn).play(prompts)
 
@@ -173,10 +180,8 @@ class _Run:
         while True:
             has_tool_results = True
             while has_tool_results or waiting:
-                if not is_first_turn:
-                    emit(TurnStartEvent())
+                self._begin_turn(is_first_turn, waiting, queue)
                 is_first_turn = False
-                self._deliver_queued(waiting, queue)
 
                 message = stream_assistant_response(context, config, self.signal, emit, self.stream_fn)
                 self.new_messages.append(message)
@@ -217,22 +222,24 @@ class _Run:
         hook = self.config.get_steering_messages if queue == "steering" else self.config.get_follow_up_messages
         return [] if hook is None else list(hook() or ())
 
-    def _deliver_queued(self, messages: list[AgentMessage], queue: QueueName) -> None:
-        for index, message in enumerate(messages):
-            is_recorded = False
-            try:
+    def _begin_turn(self, is_first: bool, queued: list[AgentMessage], queue: QueueName) -> None:
+        """Tell that a turn begins (the first one has been told), and deliver the messages that were taken from a queue for it."""
+        count_recorded = 0
+        try:
+            if not is_first:
+                self.emit(TurnStartEvent())
+            for message in queued:
                 self.emit(MessageStartEvent(message))
                 self.config.record(message)
-                is_recorded = True
+                count_recorded += 1
                 self.emit(MessageEndEvent(message))
-            except BaseException:
-                # What was taken from a queue must not be lost because a listener raised.
-                if self.config.put_back is not None:
-                    self.config.put_back(messages[index + is_recorded :], queue)
-                raise
-            self.context.messages.append(message)
-            self.new_messages.append(message)
-        messages.clear()
+                self.context.messages.append(message)
+                self.new_messages.append(message)
+        except BaseException:
+            # What was taken from a queue must not be lost because a listener raised.
+            if self.config.put_back is not None and queued[count_recorded:]:
+                self.config.put_back(queued[count_recorded:], queue)
+            raise
 
     def _prepare_next_turn(self, turn: PrepareNextTurnContext) -> AgentContext:
         """Ask the hook, take over what it gives back, and return the context of the next turn."""
