@@ -25,6 +25,7 @@ from agentcore import (
     Session,
     Skill,
     StreamOptions,
+    ToolResultMessage,
     UserMessage,
     tool,
 )
@@ -339,7 +340,7 @@ def test_continue_goes_on_where_the_session_ends() -> None:
     harness, stream = make(says("ok"))
     with pytest.raises(ValueError, match="there are no messages to continue from"):
         harness.continue_()
-    harness.append_message(UserMessage("hello"))
+    harness.session.append_message(UserMessage("hello"))
     harness.continue_().result(10)
     assert [message.text for message in stream.requests[0]] == ["hello"]
     with pytest.raises(ValueError, match="cannot continue from an assistant message"):
@@ -409,6 +410,38 @@ def test_what_could_not_be_stored_waits() -> None:
     harness.run("go", timeout=10)
     assert [message.text for message in harness.session.build_context().messages] == ["precious", "go", "ok"]
     assert [message.text for message in harness.messages] == ["precious", "go", "ok"]
+
+
+def test_what_is_no_message_is_refused_at_once() -> None:
+    """Not at the save point, where it would fail the run and stand in the way of everything after it."""
+    harness, _ = make()
+    with pytest.raises(TypeError, match="append_message takes a message, not str"):
+        harness.append_message("hello")  # type: ignore[arg-type]
+    details: dict[str, Any] = {}
+    details["self"] = details
+    with pytest.raises(ValueError, match="written as JSON"):
+        harness.append_message(ToolResultMessage("c", "t", [], details))
+    assert kinds(harness) == []
+
+
+def test_listeners_that_raise_fail_compact_and_navigate_tree_with_their_code() -> None:
+    """The session has been compacted, and moved in; the error says that a listener raised."""
+    harness, _ = make(says("SUMMARY"))
+    for number in range(4):
+        harness.append_message(UserMessage(f"{number}" + "x" * 60_000))
+
+    def listener(event: Any) -> None:
+        raise ValueError(f"broken at {event.type}")
+
+    harness.subscribe(listener)
+    with pytest.raises(HarnessError, match="broken at session_compact") as caught:
+        harness.compact()
+    assert caught.value.code == "hook"
+    assert kinds(harness)[-1] == "compaction"
+    with pytest.raises(HarnessError, match="broken at session_tree") as caught:
+        harness.navigate_tree(harness.session.get_entries()[1].id)
+    assert caught.value.code == "hook"
+    assert harness.phase == "idle"
 
 
 def test_images_are_taken_in_every_form(tmp_path: Path) -> None:

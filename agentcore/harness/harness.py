@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeVar
 from agentcore.agent.agent import Agent, Images, find_model, to_image, wait_for_answer
 from agentcore.agent.queues import QueueMode
 from agentcore.agent.state import UNKNOWN_MODEL
-from agentcore.codec import Json, tagged_list
+from agentcore.codec import Json, dumps, tagged_list
 from agentcore.custom_messages import AgentMessage
-from agentcore.errors import HarnessError
+from agentcore.errors import AgentCoreError, HarnessError
 from agentcore.harness.compacting import Compactor
 from agentcore.harness.compaction import CompactionResult, CompactionSettings
 from agentcore.harness.delivery import Delivery
@@ -281,8 +281,13 @@ class AgentHarness:
             HarnessBusyError: A run, a compaction or a move is going.
             ValueError: The session is empty, or ends in an answer and nothing is queued.
         """
-        claim = self._ledger.claim("turn")
-        return self._start(claim, lambda: self._agent.continue_(detached=detached))
+
+        def start() -> Run:
+            if not self._ledger.is_in_step:
+                self._driver.reload()
+            return self._agent.continue_(detached=detached)
+
+        return self._start(self._ledger.claim("turn"), start)
 
     def skill(self, name: str, additional_instructions: str | None = None) -> Run:
         """Start a run with the text of a skill, and what the user wants with it.
@@ -378,9 +383,16 @@ class AgentHarness:
     def append_message(self, message: AgentMessage) -> None:
         """Put a message into the session: now, or at the next save point if a run is going. Listeners do not hear of it.
 
+        Raises:
+            SessionError: It could not be stored; it waits for the next write.
+            TypeError, ValueError: It is no message, or cannot be written as JSON.
+
         Threads:
             Any, a listener or a tool included.
         """
+        if not isinstance(getattr(message, "role", None), str):
+            raise TypeError(f"append_message takes a message, not {type(message).__name__}: UserMessage(…) makes one of a text")
+        dumps(message)  # what cannot be written must be refused here, and not at the save point
         self._ledger.write(lambda: self._session.append_message(message), message)
 
     def abort(self, reason: object = None) -> AbortResult:
@@ -492,7 +504,12 @@ class AgentHarness:
         made: list[ResultT] = []
 
         def play(run: Run) -> list[AgentMessage]:
-            made.append(work(run))
+            try:
+                made.append(work(run))
+            except AgentCoreError:
+                raise
+            except Exception as error:  # a listener's: what was asked for has been done
+                raise HarnessError(str(error), code="hook") from error
             return []
 
         def settle() -> None:
