@@ -1,6 +1,7 @@
 """How long a batch of tools takes that each wait for 100 ms: ideally as long as one of them.
 
-The floor is the longest of them alone, so the ratio is what the batch adds, from its first start to its last end.
+The floor is the longest of them alone, so the ratio is what the batch adds, from its first start to its last end. A pool with as
+many workers as the machine has cores, or a lock that is held while a tool runs, shows here as a multiple.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""The turn cost of other agent libraries, side by side: the same conversation against the same server, in one run (`--peers`).
+"""Turn and delta cost of other agent libraries, side by side: the same conversations, the same server, one run (`--peers`).
 
-Each is optional: what is installed is measured, each in a process of its own, with its streaming interface and the setting that its
-documentation shows for a plain tool loop. CPU of the process for one turn, after a first conversation that imports everything.
+Figures of other runs, on other machines, say nothing; here what an agent library takes beside ours is measured in one go. Each is
+optional: what is installed is measured, each in a process of its own, with its streaming interface and the setting that its
+documentation shows for a plain tool loop. CPU of the process, after a first conversation that imports everything.
+
+The TypeScript original comes with `--typescript FOLDER` (or `AGENTCORE_TYPESCRIPT`), after this in the folder:
+
+    npm install @earendil-works/pi-agent-core@0.82.1 @earendil-works/pi-ai@0.82.1
 """
 
 from __future__ import annotations
@@ -9,17 +14,19 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from benchmarks import floor
-from benchmarks.frame import Options, Row, in_turns
+from benchmarks.frame import Options, Row, in_turns, run_child
 
-TITLE = "CPU per turn of a tool loop, beside other libraries (the floor is bare requests)"
+TITLE = "CPU beside other libraries (the floor is bare requests)"
 PACKAGES = {
     "openai-agents": "agents",
     "pydantic-ai": "pydantic_ai",
@@ -30,41 +37,81 @@ PACKAGES = {
 }
 
 
+DELTAS = 5_000
+
+TYPESCRIPT = "pi-agent-core (TypeScript)"
+_TYPESCRIPT_SCRIPT = Path(__file__).parent / "typescript" / "measure.mjs"
+
+
 def measure(options: Options) -> list[Row]:
     """Measure every library that is installed."""
     turns = 25 if options.is_quick else 100
-    url = f"{options.url}/turns/{turns}"
-    names = ["floor", "agentcore"] + [name for name, package in PACKAGES.items() if importlib.util.find_spec(package)]
-    names = [name for name in names if _works(name, options.url)]
+    takes: dict[str, Callable[[int], dict[str, float]]] = {
+        name: lambda turns, name=name: _run(name, options.url, turns)  # type: ignore[misc]
+        for name in ("floor", "agentcore", *PACKAGES)
+        if name not in PACKAGES or importlib.util.find_spec(PACKAGES[name])
+    }
+    takes[TYPESCRIPT] = lambda turns: _run_typescript(options.typescript, options.url, turns)
+    takes = {name: take for name, take in takes.items() if _works(name, take)}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in takes}
 
-    def take(name: str) -> float:
-        return _run(name, url, turns)
+    def one(name: str) -> float:
+        found[name].append(takes[name](turns))
+        return 0.0
 
-    found = dict(zip(names, in_turns(min(options.rounds, 3), *(lambda name=name: take(name) for name in names)), strict=True))  # type: ignore[misc]
-    rows = [Row(f"{name}, {turns} turns", "ms", found[name], found["floor"]) for name in names if name != "floor"]
-    ours = statistics.median(found["agentcore"])
-    others = [statistics.median(values) for name, values in found.items() if name not in ("floor", "agentcore")]
-    if others:
-        rows[0].note = f"the best of the others takes {min(others) / ours:.0f} times as much"
+    in_turns(min(options.rounds, 3), *(lambda name=name: one(name) for name in takes))  # type: ignore[misc]
+    rows = []
+    for key, unit, what in (("turn", "ms", f"a turn of {turns}"), ("delta", "µs", f"a delta of {DELTAS:,}")):
+        figures = {name: [figure[key] for figure in taken] for name, taken in found.items() if key in taken[0]}
+        rows += [Row(f"{what}, {name}", unit, figures[name], figures["floor"]) for name in figures if name != "floor"]
+        if key == "turn":
+            rows += _goals(figures)
     return rows
 
 
-def _works(name: str, url: str) -> bool:
+def _goals(figures: dict[str, list[float]]) -> list[Row]:
+    """Ours beside the best other Python library, and beside the original."""
+    ours = figures["agentcore"]
+    others = {name: statistics.median(values) for name, values in figures.items() if name in PACKAGES}
+    rows = []
+    if others:
+        best = min(others, key=lambda name: others[name])
+        rows.append(Row(f"agentcore / {best}, the best of Python's", "ms", ours, figures[best], goal=0.1))
+    if TYPESCRIPT in figures:
+        rows.append(Row("agentcore / the TypeScript original", "ms", ours, figures[TYPESCRIPT], goal=1.0))
+    return rows
+
+
+def _works(name: str, take: Callable[[int], object]) -> bool:
     try:
-        _run(name, f"{url}/turns/2", 2)
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr or "").strip().rpartition("\n")[2]
-        print(f"{name} is left out: {last[:160]}", file=sys.stderr)
+        take(2)
+    except (OSError, LookupError, subprocess.SubprocessError) as error:
+        lines = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        telling = [line for line in lines if "Error" in line] or lines
+        print(f"{name} is left out: {telling[-1][:160]}", file=sys.stderr)
         return False
     return True
 
 
-def _run(name: str, url: str, turns: int) -> float:
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.peers", name, url]
+def _run(name: str, url: str, turns: int) -> dict[str, float]:
     env = {**os.environ, "OPENAI_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1", "OTEL_SDK_DISABLED": "true"}
-    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600, env=env)
-    seconds: float = json.loads(ran.stdout.strip().splitlines()[-1])
-    return seconds / (turns + 1) * 1000
+    found: dict[str, float] = run_child("-W", "ignore", "-m", "benchmarks.peers", name, url, str(turns), env=env)
+    return found
+
+
+def _run_typescript(folder: str | None, url: str, turns: int) -> dict[str, float]:
+    """Let node run the same two conversations."""
+    if folder is None:
+        raise LookupError("give --typescript FOLDER, where npm has installed @earendil-works/pi-agent-core and pi-ai")
+    node = shutil.which("node")
+    if node is None:
+        raise LookupError("there is no node")
+    command = [node, "--no-warnings", "--input-type=module", "-", url, f"turns/{turns}", f"text/{DELTAS}"]
+    with _TYPESCRIPT_SCRIPT.open() as script:
+        ran = subprocess.run(command, cwd=folder, stdin=script, check=True, capture_output=True, text=True, timeout=600)
+    said = json.loads(ran.stdout)
+    turn, delta = (conversation["seconds"] for conversation in said["found"])
+    return {"turn": turn / (turns + 1) * 1000, "delta": delta / DELTAS * 1e6}
 
 
 def _floor(url: str) -> Callable[[], object]:
@@ -195,15 +242,20 @@ def _pp_agent_core(url: str) -> Callable[[], object]:
 
 
 def main() -> None:
-    """Run one library once; print the CPU time of its conversation."""
-    name, url = sys.argv[1], sys.argv[2]
+    """Run one library once; print what a turn and a delta of it cost."""
+    name, url, turns = sys.argv[1], sys.argv[2], int(sys.argv[3])
     make: Callable[[str], Callable[[], object]] = globals()[f"_{name.replace('-', '_')}"]
-    first, _, _ = url.rpartition("/")
-    make(f"{first}/2")()  # imports and connections
-    run = make(url)
+    make(f"{url}/turns/2")()  # imports and connections
+    found = {"turn": _spent(make(f"{url}/turns/{turns}")) / (turns + 1) * 1000}
+    if name != "smolagents":  # an answer without a call is not the end for it: it asks again
+        found["delta"] = _spent(make(f"{url}/text/{DELTAS}")) / DELTAS * 1e6
+    print(json.dumps(found))
+
+
+def _spent(run: Callable[[], object]) -> float:
     started = time.process_time()
     run()
-    print(json.dumps(time.process_time() - started))
+    return time.process_time() - started
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ What it answers is said by the path in front of `/v1/chat/completions`:
     /calls/N          N tool calls in one answer, then a word
     /silent           one delta, and then nothing
     /mute             nothing, not even headers
+    /then-mute        a word; to a request that has an answer in it nothing
+    /busy             503, and the advice to try again after 30 s
 
     with serve() as url:
         …
@@ -77,8 +79,12 @@ def _talk(connection: socket.socket) -> None:
 
 
 def _answer(connection: socket.socket, kind: str, numbers: list[int], body: bytes) -> None:
-    if kind == "mute":
+    if kind == "mute" or (kind == "then-mute" and b'"assistant"' in body):
         time.sleep(3600)
+    elif kind == "then-mute":
+        connection.sendall(_word())
+    elif kind == "busy":
+        connection.sendall(b"HTTP/1.1 503 Busy\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n")
     elif kind == "silent":
         connection.sendall(HEAD + _chunk(_event(_delta({"role": "assistant", "content": "hello"}))))
         time.sleep(3600)

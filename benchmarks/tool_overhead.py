@@ -1,5 +1,7 @@
 """What the ready-made tools add to the work itself: a read, an edit, a command, each called as the loop calls it.
 
+A model makes such calls by the hundred: what a tool adds is to be small beside the answer that asked for it.
+
 Floors: `open().read()`; reading, replacing and writing the file back; `subprocess.run` of the same command, its output captured.
 """
 

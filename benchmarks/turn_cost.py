@@ -39,16 +39,23 @@ def run_ours(url: str, listeners: int = 1) -> list[Any]:
 
 def measure(options: Options) -> list[Row]:
     """Measure."""
-    rows = []
+    rows: list[Row] = []
     with requests.Session() as session:
         for turns in (25, 100) if options.is_quick else (25, 100, 400):
             url = f"{options.url}/turns/{turns}"
             run_ours(url), floor.run_tool_loop(session, url)  # imports and connections
+            times = range(max(1, 200 // turns))  # a short conversation alone is within the noise
             ours, bare = in_turns(
                 options.rounds,
-                lambda url=url: cpu_seconds(lambda: run_ours(url)),  # type: ignore[misc]
-                lambda url=url: cpu_seconds(lambda: floor.run_tool_loop(session, url)),  # type: ignore[misc]
+                lambda url=url, times=times: cpu_seconds(lambda: [run_ours(url) for _ in times]),  # type: ignore[misc]
+                lambda url=url, times=times: cpu_seconds(lambda: [floor.run_tool_loop(session, url) for _ in times]),  # type: ignore[misc]
             )
-            scale = 1000 / (turns + 1)
+            scale = 1000 / (turns + 1) / len(times)
             rows.append(Row(f"{turns} turns", "ms", [s * scale for s in ours], [s * scale for s in bare], goal=1.5))
+    first, last = rows[0], rows[-1]
+    mine, bare = (
+        [late / early for early, late in zip(*sides, strict=True)] for sides in ((first.ours, last.ours), (first.floor, last.floor))
+    )
+    goal = None if options.is_quick else 1.0  # at 100 turns nothing has grown yet
+    rows.append(Row(f"growth from {first.name.split()[0]} to {last.name}", "times", mine, bare, goal=goal))
     return rows

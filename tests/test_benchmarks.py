@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 
-from benchmarks import abort_latency, delta_cost, floor, latency, parallel_tools, turn_cost
-from benchmarks.__main__ import NAMES
-from benchmarks.frame import Options, Row, compare, in_turns
+from benchmarks import abort_latency, delta_cost, floor, latency, parallel_tools, peers, turn_cost
+from benchmarks.__main__ import NAMES, main
+from benchmarks.frame import Options, Row, compare, in_turns, read_rows
 from benchmarks.server import serve
 
 
@@ -88,3 +91,94 @@ def test_a_comparison_goes_by_the_ratio(tmp_path: Path, capsys: pytest.CaptureFi
     assert compare(new, str(path)) == 1
     words = {line.split()[0]: line.split()[-1] for line in capsys.readouterr().out.splitlines()[2:]}
     assert words == {"steady": "same", "slow": "SLOWER", "noisy": "same", "added": "new"}
+
+
+def test_a_comparison_of_the_best_rounds_goes_by_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the best round counts, slow rounds beside it are no regression; one round alone gives an alarm from 25 % on."""
+    best = {"is_best": True}
+    old = [
+        Row("best", "ms", [1, 1.1, 1], [1, 1, 1], **best),
+        Row("one", "ms", [10.0]),
+        Row("none", "ms", [-1.0]),
+        Row("gone", "ms", [1.0]),
+    ]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({"rows": [row.to_json() for row in old]}))
+    new = [Row("best", "ms", [9, 1, 9], [1, 1, 1], **best), Row("one", "ms", [12.0]), Row("none", "ms", [1.0])]
+    assert compare(new, str(path)) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "  none                                           nothing to compare with",
+        "  not measured this time: 1 of 4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "is_good"),
+    [
+        (Row("no goal", "ms", [1.0]), None),
+        (Row("ratio", "ms", [3.0, 3.0], [2.0, 2.0], goal=1.5), True),
+        (Row("ratio", "ms", [3.1, 3.1], [2.0, 2.0], goal=1.5), False),
+        (Row("figure", "ms", [51.0, 49.0, 50.0], [1.0, 1.0, 1.0], limit=50.0), True),
+        (Row("figure", "ms", [51.0, 51.0, 50.0], [1.0, 1.0, 1.0], limit=50.0), False),
+        (Row("best figure", "ms", [51.0, 51.0, 50.0], limit=50.0, is_best=True), True),
+    ],
+)
+def test_goals_are_judged_by_the_figure_that_counts(row: Row, is_good: bool | None) -> None:
+    """A goal is a ratio to the floor, a limit a figure of ours; the middle round counts, or the best one."""
+    assert row.is_good is is_good
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["turn_costs"], "there is no benchmark 'turn_costs'; there are turn_cost, "),
+        (["--rounds", "0"], "--rounds 0: give 1 or more"),
+        (["--compare", "/no/such.json"], "--compare: [Errno 2] No such file or directory: '/no/such.json'"),
+        (["--compare", __file__], "is no file of figures: give one that --json has written"),
+        (["--json", "/no/such/folder/x.json"], "--json: [Errno 2]"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_is_measured(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says what to do; exit code 2."""
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert text in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_command_measures_writes_and_compares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run prints machine, versions and a table, and keeps its figures; the next one is compared with it."""
+    path = tmp_path / "figures.json"
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "parallel_tools", "--rounds", "2", "--json", str(path)])
+    assert main() == 0
+    out = capsys.readouterr().out
+    assert "Python" in out and "agentcore-sync" in out and "  8 tools " in out
+    assert [row.name for row in read_rows(str(path))] == ["8 tools", "32 tools"]
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "parallel_tools", "--rounds", "2", "--compare", str(path)])
+    assert main() in (0, 1)
+    assert "Compared with" in capsys.readouterr().out
+
+
+def test_other_libraries_are_left_out_with_a_reason(url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Ours and the floor are measured in processes of their own; without a folder, or in an empty one, the original is left out."""
+    floor_and_ours = [peers._run(name, url, 3) for name in ("floor", "agentcore")]
+    assert all(figures["turn"] > 0 and figures["delta"] > 0 for figures in floor_and_ours)
+    for folder in (None, str(tmp_path)):
+        assert not peers._works("pi", lambda turns, folder=folder: peers._run_typescript(folder, url, turns))  # type: ignore[misc]
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "pi is left out: give --typescript FOLDER, where npm has installed @earendil-works/pi-agent-core and pi-ai"
+    assert second.startswith("pi is left out: ")
+
+
+def test_the_typescript_original_is_measured(url: str) -> None:
+    """Where it is installed (AGENTCORE_TYPESCRIPT), node runs the same conversations."""
+    folder = os.environ.get("AGENTCORE_TYPESCRIPT")
+    if not folder or not shutil.which("node"):
+        pytest.skip("the TypeScript original is not there: set AGENTCORE_TYPESCRIPT to a folder where npm has installed it")
+    figures = peers._run_typescript(folder, url, 10)
+    assert figures["turn"] > 0 and figures["delta"] > 0
