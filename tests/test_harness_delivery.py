@@ -237,6 +237,7 @@ def test_many_threads_call_at_once() -> None:
     harness.run("last", timeout=20)
     assert errors == []
     assert counts["thinking_level_update"] == 160
+    assert harness.session.build_context().thinking_level == harness.thinking_level
     assert counts["settled"] == 11
     stored = harness.session.build_context().messages
     assert [message.role for message in stored] == [message.role for message in harness.messages]

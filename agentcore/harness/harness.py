@@ -1,4 +1,8 @@
-"""The `AgentHarness`: an agent with a session, resources, hooks and extensions."""
+"""The `AgentHarness`: an agent with a session, resources, hooks and extensions.
+
+A `HarnessError` says by its `code` what was wrong: `busy` (something is going on), `invalid_state` (nothing is),
+`invalid_argument`, `hook` (a listener or a handler raised), `compaction`, `branch_summary`, `extension`.
+"""
 
 from __future__ import annotations
 
@@ -533,8 +537,9 @@ class AgentHarness:
             HarnessError: A listener raised (`hook`); the change has been made.
         """
         settings, new = self._settings, find_model(model)
-        previous, settings.model = settings.model, new
-        self._ledger.write(lambda: self._session.append_model_change(new.provider, new.id))
+        with settings.lock:
+            previous, settings.model = settings.model, new
+            self._ledger.write(lambda: self._session.append_model_change(new.provider, new.id))
         self._tell_call(ModelUpdateEvent(new, previous))
 
     def set_thinking_level(self, level: ThinkingLevel) -> None:
@@ -544,8 +549,9 @@ class AgentHarness:
             HarnessError: There is no such level (`invalid_argument`), or a listener raised (`hook`; the change has been made).
         """
         settings, level = self._settings, check_thinking_level(level)
-        previous, settings.thinking_level = settings.thinking_level, level
-        self._ledger.write(lambda: self._session.append_thinking_level_change(level))
+        with settings.lock:
+            previous, settings.thinking_level = settings.thinking_level, level
+            self._ledger.write(lambda: self._session.append_thinking_level_change(level))
         self._tell_call(ThinkingLevelUpdateEvent(level, previous))
 
     def set_tools(self, tools: Iterable[AgentTool], active_tool_names: Sequence[str] | None = None) -> None:
@@ -555,7 +561,8 @@ class AgentHarness:
             HarnessError: A name is there twice or is no tool's (`invalid_argument`; nothing has changed), or a listener raised
                 (`hook`; the change has been made).
         """
-        self._change_tools(list(tools), active_tool_names)
+        new = list(tools)
+        self._change_tools(lambda there, active: (new, active if active_tool_names is None else active_tool_names))
 
     def set_active_tools(self, names: Sequence[str]) -> None:
         """Offer the model these tools from the next turn on.
@@ -563,16 +570,24 @@ class AgentHarness:
         Raises:
             HarnessError: As `set_tools` says.
         """
-        self._change_tools(None, names)
+        self._change_tools(lambda tools, active: (tools, names))
 
-    def _change_tools(self, tools: list[AgentTool] | None, active: Sequence[str] | None, *, is_stored: bool = True) -> None:
+    def _change_tools(
+        self,
+        change: Callable[[list[AgentTool], Sequence[str]], tuple[list[AgentTool], Sequence[str]]],
+        *,
+        is_stored: bool = True,
+    ) -> None:
+        """Replace the tools and the active names by what a function makes of them."""
         settings = self._settings
-        previous, previous_active = settings.tools, settings.active_tool_names
-        settings.set_tools(tools, active)
-        names = list(settings.active_tool_names)
-        if is_stored:
-            self._ledger.write(lambda: self._session.append_active_tools_change(names))
-        tool_names = [tool.name for tool in settings.tools]
+        with settings.lock:
+            previous, previous_active = settings.tool_set
+            settings.set_tools(*change(previous, previous_active))
+            tools, active = settings.tool_set
+            names = list(active)
+            if is_stored:
+                self._ledger.write(lambda: self._session.append_active_tools_change(names))
+        tool_names = [tool.name for tool in tools]
         self._tell_call(ToolsUpdateEvent(tool_names, [tool.name for tool in previous], names, list(previous_active)))
 
     def set_resources(self, resources: ResourcesInput) -> None:
@@ -581,8 +596,14 @@ class AgentHarness:
         Raises:
             HarnessError: A listener raised (`hook`); the change has been made.
         """
-        settings, new = self._settings, _to_resources(resources)
-        previous, settings.resources = settings.resources, new
+        new = _to_resources(resources)
+        self._change_resources(lambda there: new)
+
+    def _change_resources(self, change: Callable[[Resources], Resources]) -> None:
+        settings = self._settings
+        with settings.lock:
+            previous = settings.resources
+            new = settings.resources = change(previous)
         self._tell_call(ResourcesUpdateEvent(new, previous))
 
     def set_stream_options(self, options: StreamOptions | None) -> None:
@@ -651,16 +672,17 @@ class AgentHarness:
             HarnessError: As `set_tools` says.
         """
         added = list(tools)
-        settings = self._settings
         names = [tool.name for tool in added]
-        self._change_tools([*settings.tools, *added], [*settings.active_tool_names, *names], is_stored=False)
+        self._change_tools(lambda there, active: ([*there, *added], [*active, *names]), is_stored=False)
+
+        def without(there: list[AgentTool], active: Sequence[str]) -> tuple[list[AgentTool], list[str]]:
+            left = [tool for tool in there if not any(tool is one for one in added)]
+            left_names = {tool.name for tool in left}
+            return left, [name for name in active if name in left_names]
 
         def remove() -> None:
-            left = [tool for tool in settings.tools if not any(tool is one for one in added)]
-            there = {tool.name for tool in left}
-            active = [name for name in settings.active_tool_names if name in there]
-            if len(left) != len(settings.tools):
-                self._change_tools(left, active, is_stored=False)
+            if any(tool is one for one in added for tool in self._settings.tools):
+                self._change_tools(without, is_stored=False)
 
         return note_removal(remove)
 
@@ -673,15 +695,17 @@ class AgentHarness:
         return self._add_resources([], list(templates))
 
     def _add_resources(self, skills: list[Skill], templates: list[PromptTemplate]) -> Callable[[], None]:
-        there = self.resources
-        self.set_resources(Resources([*there.skills, *skills], [*there.prompt_templates, *templates]))
+        self._change_resources(lambda there: Resources([*there.skills, *skills], [*there.prompt_templates, *templates]))
 
-        def remove() -> None:
-            there = self.resources
+        def without(there: Resources) -> Resources:
             left_skills = [skill for skill in there.skills if not any(skill is one for one in skills)]
             left_templates = [template for template in there.prompt_templates if not any(template is one for one in templates)]
-            if len(left_skills) + len(left_templates) < len(there.skills) + len(there.prompt_templates):
-                self.set_resources(Resources(left_skills, left_templates))
+            return Resources(left_skills, left_templates)
+
+        def remove() -> None:
+            there, added = self.resources, (*skills, *templates)
+            if any(one is mine for one in (*there.skills, *there.prompt_templates) for mine in added):
+                self._change_resources(without)
 
         return note_removal(remove)
 

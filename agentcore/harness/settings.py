@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -54,13 +55,13 @@ class SystemPrompt:
 class HarnessSettings:
     """The settings of the next turn. They may be changed at any time; a turn takes a snapshot.
 
-    Threads: any writes single fields, the run thread reads.
+    Threads: any writes while it holds `lock`, the run thread reads single fields without it. So tools and their active names are
+    one field.
     """
 
     model: Model
     thinking_level: ThinkingLevel = "off"
-    tools: list[AgentTool] = field(default_factory=list)
-    active_tool_names: list[str] = field(default_factory=list)
+    tool_set: tuple[list[AgentTool], list[str]] = field(default_factory=lambda: ([], []))
     resources: Resources = field(default_factory=Resources)
     stream_options: StreamOptions | None = None
     system_prompt: SystemPrompt = field(default_factory=lambda: SystemPrompt(None))
@@ -69,31 +70,45 @@ class HarnessSettings:
     retry: RetryPolicy | None = None
     stream_fn: StreamFn | None = None
     get_api_key: Callable[..., str | None] | None = None
+    # Held from a change of a setting until it is written to the session, or waits to be: the two must not come in different orders.
+    # No listener is told while it is held.
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
+
+    @property
+    def tools(self) -> list[AgentTool]:
+        """All tools."""
+        return self.tool_set[0]
+
+    @property
+    def active_tool_names(self) -> list[str]:
+        """The names of the tools that the model is offered."""
+        return self.tool_set[1]
 
     @property
     def active_tools(self) -> list[AgentTool]:
         """The tools that the model is offered, in the order of their active names."""
-        by_name = {tool.name: tool for tool in self.tools}
-        return [by_name[name] for name in self.active_tool_names]
+        tools, active = self.tool_set
+        by_name = {tool.name: tool for tool in tools}
+        return [by_name[name] for name in active]
 
-    def set_tools(self, tools: Iterable[AgentTool] | None, active_tool_names: Sequence[str] | None) -> None:
-        """Set the tools and which of them are active (None: leave them).
+    def set_tools(self, tools: Iterable[AgentTool], active_tool_names: Sequence[str]) -> None:
+        """Set the tools and which of them are active.
 
         Raises:
             HarnessError: A name is there twice, or an active one is no tool (`invalid_argument`). Nothing has changed.
         """
-        new_tools = self.tools if tools is None else list(tools)
+        new_tools = list(tools)
         for tool in new_tools:
             if not isinstance(tool, AgentTool):
                 raise TypeError(
                     f"tools must hold AgentTools, not {type(tool).__name__}: decorate a function with @tool, or make an AgentTool"
                 )
         names = [tool.name for tool in new_tools]
-        active = self.active_tool_names if active_tool_names is None else list(active_tool_names)
+        active = list(active_tool_names)
         _refuse(_twice(names), "two tools have the same name", "rename one")
         _refuse(_twice(active), "an active tool is named twice", "name it once")
         _refuse([name for name in active if name not in names], "no such tool", f"there are {', '.join(names) or 'none'}")
-        self.tools, self.active_tool_names = new_tools, active
+        self.tool_set = (new_tools, active)
 
 
 def _twice(names: Sequence[str]) -> list[str]:

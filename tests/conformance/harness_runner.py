@@ -260,7 +260,8 @@ class HarnessRunner(Runner):
         elif what == "compaction":
             session.append_compaction(
                 step["summary"], self.entry_id(step["firstKept"]), step["tokensBefore"], details=step.get("details"),
-                from_hook=step.get("fromHook"), retained_tail=step.get("retainedTail"),
+                from_hook=step.get("fromHook"),
+                retained_tail=[self._stored(one) for one in step["retainedTail"]] if "retainedTail" in step else None,
             )  # fmt: skip
         else:
             raise FormatError(f"unknown step {what!r}")
@@ -371,19 +372,29 @@ class HarnessRunner(Runner):
     def _make_handler(self, index: int, hook: Mapping[str, Any]) -> Callable[..., Any]:
         def handler(event: Any, signal: AbortSignal | None) -> Any:
             self._handler_calls[index] = number = self._handler_calls.get(index, 0) + 1
-            noted: dict[str, Any] = {"handler": index, "event": self._write_question(event)}
-            self.note_hook(hook["on"], **noted)
+            self.note_hook(hook["on"], handler=index, event=self._write_question(event))
+            noted = self.hook_calls[-1]
             if hook.get("nth", number) != number or hook.get("toolCallId", getattr(event, "tool_call_id", None)) != getattr(
                 event, "tool_call_id", None
             ):
                 return None
-            for action in hook.get("actions", ()):
-                self.run_op(action)
+            if "actions" in hook:
+                noted["actions"] = [self._run_action(action) for action in hook["actions"]]
             if "raise" in hook:
                 raise ScriptedError(hook["raise"])
             return self._read_answer(hook["on"], hook["return"], event) if "return" in hook else None
 
         return handler
+
+    def _run_action(self, action: Mapping[str, Any]) -> dict[str, Any]:
+        outcome: dict[str, Any] = {"op": action["op"]}
+        try:
+            value = self.run_op(action)
+        except (AssertionError, FormatError):
+            raise
+        except Exception as error:
+            return {**outcome, "outcome": "error", "error": self.writer.error(error), "class": type(error).__name__}
+        return {**outcome, "outcome": "ok"} if value is None else {**outcome, "outcome": "ok", "value": value}
 
     def _write_question(self, event: Any) -> dict[str, Any]:
         """Write an event of a handler down, shortened as the recordings are; fields of ours that say nothing are left out."""
