@@ -18,6 +18,7 @@ from agentcore.errors import AgentBusyError, AgentRunError
 from agentcore.loop import AgentLoopTurnUpdate, BeforeToolCallResult
 from agentcore.messages import AssistantMessage, ImageContent, TextContent, ToolResultMessage, Usage, UserMessage
 from agentcore.models import Model
+from agentcore.session import MemorySessionStorage, Session
 from agentcore.testing import calls, ends, fails, says, scripted_stream
 from agentcore.tools.agent_tool import AgentTool
 from agentcore.tools.decorator import tool
@@ -46,6 +47,11 @@ def echo(text: str = "") -> str:
         ({"steering_mode": "some"}, ValueError, "'one-at-a-time' or 'all'"),
         ({"tool_execution": "random"}, ValueError, "random"),
         ({"max_tool_workers": 0}, ValueError, "max_tool_workers must be 1 or more"),
+        ({"tool_grace": -1}, ValueError, "tool_grace is in seconds"),
+        ({"tool_grace": None}, ValueError, "tool_grace is in seconds"),
+        ({"system_prompt": None}, TypeError, "system_prompt must be a text, not NoneType"),
+        ({"messages": [{"role": "user", "content": "hi"}]}, TypeError, "messages must hold messages, not dict"),
+        ({"messages": "hi"}, TypeError, "messages must hold messages, not str"),
         ({"model": 5}, TypeError, "model must be a Model or a string 'provider/id', not int"),
     ],
 )
@@ -101,6 +107,27 @@ def test_images_come_as_blocks_paths_or_bytes(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         agent.prompt("look", images=tmp_path / "missing.png")
     assert agent.active_run is None
+
+
+@pytest.mark.parametrize("images", [5, True, object()])
+def test_images_that_are_none_are_refused(images: Any) -> None:
+    """In all three places, with a line that says what they may be."""
+    agent = Agent(stream_fn=scripted_stream(says("ok")))
+    for give in (agent.prompt, agent.steer, agent.follow_up):
+        with pytest.raises(TypeError, match="images must be an ImageContent, a path, bytes or a list"):
+            give("look", images)
+    assert not agent.has_queued_messages() and agent.messages == []
+
+
+def test_the_state_refuses_what_no_run_could_use() -> None:
+    """Where it is set, not in the next run; what was there stays."""
+    state = Agent(model="openai/gpt-5-mini", tools=[echo], messages=[UserMessage("hi")], system_prompt="Be brief.").state
+    for name, value in (("model", 5), ("model", "no/such"), ("tools", [5]), ("messages", [5]), ("system_prompt", 5)):
+        with pytest.raises((TypeError, ValueError)):
+            setattr(state, name, value)
+    assert (state.model.id, state.tools, len(state.messages), state.system_prompt) == ("gpt-5-mini", [echo], 1, "Be brief.")
+    state.model = "openai/gpt-5"
+    assert state.model.id == "gpt-5"
 
 
 def test_tools_and_messages_are_copied_when_they_are_set() -> None:
@@ -301,6 +328,23 @@ def test_a_session_stores_before_anybody_hears() -> None:
     assert agent.state.thinking_level == "low"
     with pytest.raises(ValueError, match="messages or a session, not both"):
         Agent(session=session, messages=[UserMessage("x")])
+
+
+@pytest.mark.parametrize(("active", "offered"), [(None, ["echo", "other"]), (["other"], ["other"]), ([], [])])
+def test_the_active_tools_of_a_session_are_heeded(active: list[str] | None, offered: list[str]) -> None:
+    """If the session says which tools are active, only those are offered."""
+    other = AgentTool("other", "", "", {"type": "object"}, lambda: None)  # type: ignore[arg-type, return-value]
+    agent = Agent(tools=[echo, other], session=StoredSession([], active_tool_names=active))
+    assert [tool.name for tool in agent.state.tools] == offered
+
+
+def test_a_session_made_without_a_model_opens_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """With a stream function of one's own no model is needed, neither the first time nor when the session is opened again."""
+    storage = MemorySessionStorage()
+    Agent(session=Session(storage), stream_fn=scripted_stream(says("one"))).run("a", timeout=5)
+    again = Agent(session=Session(storage), stream_fn=scripted_stream(says("two")))
+    assert again.run("b", timeout=5).text == "two" and len(again.messages) == 4
+    assert caplog.records == []
 
 
 def test_a_failed_try_is_not_stored() -> None:

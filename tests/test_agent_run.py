@@ -11,8 +11,9 @@ import pytest
 
 from agentcore.agent import Agent
 from agentcore.errors import AgentAbortedError, AgentBusyError, AgentRunError
-from agentcore.messages import UserMessage
-from agentcore.testing import calls, fails, says, scripted_stream, waits
+from agentcore.loop.run import active_runs
+from agentcore.messages import Usage, UserMessage
+from agentcore.testing import calls, ends, fails, says, scripted_stream, waits
 from agentcore.tools.decorator import tool
 
 pytestmark = pytest.mark.pythons
@@ -321,3 +322,65 @@ def test_runs_that_start_each_other_leave_nothing_behind() -> None:
     assert run._waiters == []
     gate.set()
     assert run.wait(5)
+
+
+def test_a_run_knows_what_it_took() -> None:
+    """`Run.usage` is that of one run, `Agent.usage` that of all; a run that failed keeps what it had added."""
+    agent = Agent(
+        stream_fn=scripted_stream(
+            says("one") + ends(usage=Usage(input=10, output=1, total_tokens=11)),
+            calls("nothing") + ends(usage=Usage(input=20, output=2, total_tokens=22)),
+            fails("broken"),
+        )
+    )
+    first = agent.prompt("a")
+    first.result(5)
+    second = agent.prompt("b")
+    assert isinstance(second.exception(5), AgentRunError)
+    assert (first.usage.input, second.usage.input, agent.usage.input) == (10, 20, 30)
+    assert [message.role for message in second.messages] == ["user", "assistant", "toolResult", "assistant"]
+    assert second.messages == agent.messages[2:]
+
+
+def test_a_run_that_a_listener_ended_keeps_its_messages() -> None:
+    """What it had added before the listener raised is among its messages, and the failure is the last one."""
+
+    def listen(event: Any) -> None:
+        if event.type == "turn_end" and event.message.stop_reason != "error":
+            raise ValueError("no")
+
+    agent = Agent(stream_fn=scripted_stream(says("one")))
+    agent.subscribe(listen)
+    run = agent.prompt("a")
+    assert isinstance(run.exception(5), AgentRunError)
+    assert run.messages == agent.messages and len(run.messages) == 3
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ValueError("no")])
+def test_whatever_the_last_hook_or_a_done_callback_raises_the_run_settles(error: BaseException) -> None:
+    """Whoever waits is told, the other callbacks are called, and nothing is waited for at exit."""
+
+    def raising(*arguments: object) -> None:
+        raise error
+
+    agent = Agent(stream_fn=scripted_stream(says("one"), says("two")))
+    agent.after_run = raising
+    gate, called = threading.Event(), threading.Event()
+    agent.transform_context = lambda messages: gate.wait(5) and messages
+    run = agent.prompt("a")
+    run.add_done_callback(raising)
+    run.add_done_callback(lambda run: called.set())
+    gate.set()
+    assert run.wait(5) and called.wait(5)
+    run.join(5)
+    assert run not in active_runs()
+    assert agent.run("b", timeout=5).text == "two"
+
+
+@pytest.mark.parametrize("timeout", ["5", True, object()])
+def test_a_timeout_that_is_none_is_refused_before_the_run_starts(timeout: Any) -> None:
+    """Nothing has begun then."""
+    agent = Agent(stream_fn=scripted_stream(says("one")))
+    with pytest.raises(TypeError, match="timeout must be seconds or None"):
+        agent.run("a", timeout=timeout)
+    assert agent.messages == [] and agent.active_run is None

@@ -164,3 +164,82 @@ def test_agent_loop_continue_extends_the_context() -> None:
     assert [message.role for message in stream.result(5)] == ["assistant"]
     assert [message.role for message in context.messages] == ["user", "assistant"]
     stream.close()
+
+
+def test_several_readers_share_the_events() -> None:
+    """Each event goes to one of them, and all come to their end."""
+    agent = Agent(stream_fn=scripted_stream(says(*"abcdefgh")))
+    stream = agent.stream("hello")
+    taken: list[list[Any]] = [[], [], []]
+    readers = [threading.Thread(target=lambda mine=mine: mine.extend(stream)) for mine in taken]  # type: ignore[misc]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(10)
+        assert not reader.is_alive()
+    assert sum(map(len, taken)) == len(KINDS) + 7
+    assert stream.result(5)
+
+
+@pytest.mark.parametrize("drop", ["never read", "half read", "read after the end"])
+def test_a_stream_that_nobody_holds_any_more_ends_its_run(drop: str) -> None:
+    """Its run thread does not wait for ever for a reader that is gone."""
+    agent = Agent(stream_fn=scripted_stream(says("a", "b"), says("again")))
+    stream = agent.stream("hello")
+    run = stream.run
+    if drop == "half read":
+        next(stream)
+        next(stream)
+    if drop == "read after the end":
+        assert run.wait(5)
+        assert [event.type for event in stream] == [*KINDS[:6], *KINDS[5:]]
+    del stream
+    gc.collect()
+    assert run.block(5) or pytest.fail("the run waits for a reader that is gone")
+    assert agent.run("again", timeout=5).text == "again"
+
+
+@pytest.mark.parametrize("when", ["before it is read", "while it is read"])
+def test_a_future_of_the_run_ends_the_step(when: str) -> None:
+    """Whoever has the Future waits for the run, and need not read."""
+    agent = Agent(stream_fn=scripted_stream(says("a", "b")))
+    stream = agent.stream("hello")
+    if when == "while it is read":
+        next(stream)
+    assert len(stream.run.future().result(5)) == 2
+    assert len(list(stream)) == len(KINDS) + (when == "before it is read")
+
+
+def test_closing_in_a_listener_aborts_and_says_that_it_cannot_wait() -> None:
+    """The run is aborted; what `close` raises in the listener is the listener's own to handle."""
+    agent = Agent(stream_fn=scripted_stream(says("a", "b"), says("again")))
+    refused: list[str] = []
+    made = threading.Event()
+
+    def listen(event: Any) -> None:
+        if event.type == "turn_start" and not refused:
+            assert made.wait(5)
+            try:
+                stream.close()
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    agent.subscribe(listen)
+    stream = agent.stream("hello")
+    made.set()
+    list(stream)
+    assert agent.wait_for_idle(5)
+    assert "cannot be waited for from inside itself" in refused[0]
+    with pytest.raises(AgentAbortedError):
+        stream.result(5)
+    assert agent.run("again", timeout=5).text == "again"
+
+
+def test_the_loop_takes_a_text_too() -> None:
+    """`agent_loop("hello", …)` is not five messages of one letter each; what is no message is refused at once."""
+    config = AgentLoopConfig(model=Model(id="m", api="a", provider="p"))
+    stream = agent_loop("hello", AgentContext(), config, stream_fn=scripted_stream(says("hi")))
+    assert [event.type for event in stream][:5] == KINDS[:5]
+    assert [message.role for message in stream.result(5)] == ["user", "assistant"]
+    with pytest.raises(TypeError, match="a prompt is a text"):
+        agent_loop(5, AgentContext(), config)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentcore.agent import Agent
-from agentcore.errors import AgentRunError
+from agentcore.errors import AgentBusyError, AgentRunError
 from agentcore.llm.request import Context
 from agentcore.messages import AgentToolResult, TextContent, ToolResultMessage
 from agentcore.testing import Turn as ScriptedAnswer
@@ -422,3 +422,144 @@ def test_a_call_that_could_not_get_a_thread_is_made_once(monkeypatch: pytest.Mon
     agent.run("go", timeout=10)
     assert len(made) == len(set(made)) == 4
     assert [result.text for result in results(agent)] == ["ok"] * 4
+
+
+def test_a_timeout_counts_from_when_the_call_begins() -> None:
+    """Calls that wait for a place do not lose their time there: five calls, one worker, each shorter than the timeout."""
+    pause = threading.Event()
+
+    def execute(tool_call_id: str) -> AgentToolResult:
+        pause.wait(0.15)
+        return text_result("done")
+
+    agent = Agent(
+        tools=[make_tool("brief", execute, timeout=0.4)],
+        stream_fn=scripted_stream([calls("brief") for _ in range(5)], says("ok")),
+        max_tool_workers=1,
+    )
+    agent.run("go", timeout=20)
+    assert [result.text for result in results(agent)] == ["done"] * 5
+
+
+def test_a_call_that_was_given_up_takes_no_place_away() -> None:
+    """One worker, and the first call never returns: the calls behind it are made all the same, one at a time."""
+    let_go, running, most = threading.Event(), [0], [0]
+
+    def stuck() -> AgentToolResult:
+        let_go.wait(20)
+        return text_result("late")
+
+    def count() -> AgentToolResult:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        threading.Event().wait(0.01)
+        running[0] -= 1
+        return text_result("counted")
+
+    agent = Agent(
+        tools=[make_tool("stuck", stuck, timeout=0.1), make_tool("count", count)],
+        stream_fn=scripted_stream([calls("stuck"), *[calls("count") for _ in range(4)]], calls("count"), says("ok")),
+        max_tool_workers=1,
+    )
+    try:
+        agent.run("go", timeout=10)
+    finally:
+        let_go.set()
+    first, *rest = [result.text for result in results(agent)]
+    assert "more than 0.1 s" in first
+    assert rest == ["counted"] * 5 and most == [1]
+
+
+def test_calls_that_wait_when_the_grace_period_is_over_are_never_made() -> None:
+    """Aborted with one worker held: neither the calls that wait nor anything else begins when it is given up."""
+    started, let_go, ran = threading.Event(), threading.Event(), []
+
+    def make_next() -> AgentToolResult:
+        ran.append(1)
+        return text_result("made")
+
+    def stuck() -> AgentToolResult:
+        started.set()
+        let_go.wait(20)
+        return text_result("late")
+
+    agent = Agent(
+        tools=[make_tool("stuck", stuck), make_tool("next", make_next)],
+        stream_fn=scripted_stream([calls("stuck"), calls("next"), calls("next")], says("ok")),
+        max_tool_workers=1,
+        tool_grace=0.1,
+    )
+    run = agent.prompt("go")
+    assert started.wait(5)
+    run.abort()
+    assert run.wait(5)
+    let_go.set()
+    assert [result.text for result in results(agent)] == ["Operation aborted"] * 3
+    assert ran == []
+
+
+@pytest.mark.parametrize("endless", [float("inf"), 1e12])
+def test_times_without_end_are_times(endless: float) -> None:
+    """A timeout and a grace period may be as long as one likes."""
+    agent = Agent(tools=[make_tool("t", lambda: text_result("ok"), timeout=endless)], tool_grace=endless)
+
+    def abort_and_return(event: Any) -> None:
+        if event.type == "tool_execution_start":
+            agent.abort()
+
+    agent.stream_fn = scripted_stream(calls("t"), says("ok"), calls("t"), says("ok"))
+    assert agent.run("go", timeout=5).text == "ok"
+    agent.subscribe(abort_and_return)
+    agent.prompt("go").wait(5)
+    assert [result.text for result in results(agent)] == ["ok", "Operation aborted"]
+
+
+def test_thirty_two_calls_run_at_the_same_time_and_one_sequential_call_makes_all_wait() -> None:
+    """By default 32 calls are under way at once; a batch with one sequential tool runs one by one, in its order."""
+    barrier, order = threading.Barrier(32, timeout=10), []
+
+    def meet(tool_call_id: str) -> AgentToolResult:
+        barrier.wait()
+        return text_result("met")
+
+    def alone(tool_call_id: str) -> AgentToolResult:
+        order.append(tool_call_id)
+        return text_result("alone")
+
+    agent = Agent(
+        tools=[make_tool("meet", meet), make_tool("alone", alone), make_tool("one", alone, execution_mode="sequential")],
+        stream_fn=scripted_stream(
+            [calls("meet") for _ in range(32)], [calls("alone"), calls("one"), calls("alone"), calls("alone")], says("ok")
+        ),
+    )
+    agent.run("go", timeout=20)
+    assert [result.text for result in results(agent)] == ["met"] * 32 + ["alone"] * 4
+    assert order == [result.tool_call_id for result in results(agent)][32:]
+
+
+def test_a_tool_may_talk_to_its_own_agent() -> None:
+    """`steer` and `follow_up` in a tool reach the model, `prompt` and `wait_for_idle` are errors that the model reads."""
+
+    def execute() -> AgentToolResult:
+        agent.steer("steered")
+        agent.follow_up("followed up")
+        errors = []
+        for forbidden in (lambda: agent.prompt("nested"), agent.wait_for_idle, agent.active_run.future().result):  # type: ignore[union-attr]
+            try:
+                forbidden()
+            except (AgentBusyError, RuntimeError) as error:
+                errors.append(type(error).__name__)
+        return text_result(" ".join(errors))
+
+    agent = Agent(tools=[make_tool("t", execute)], stream_fn=scripted_stream(calls("t"), says("a"), says("b")))
+    agent.run("go", timeout=10)
+    assert [result.text for result in results(agent)] == ["AgentBusyError RuntimeError RuntimeError"]
+    assert [message.role for message in agent.messages] == [
+        "user",
+        "assistant",
+        "toolResult",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
