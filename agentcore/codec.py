@@ -205,7 +205,9 @@ _plans: dict[type, tuple[_Field, ...]] = {}
 def _plan(cls: type) -> tuple[_Field, ...]:
     plan = _plans.get(cls)
     if plan is None:
-        plan = _plans[cls] = tuple(_read_field(item) for item in dataclasses.fields(cls))
+        # The tag first, as pi writes it: who looks at a line sees at once what it is.
+        fields = sorted(dataclasses.fields(cls), key=lambda item: item.name not in ("role", "type"))
+        plan = _plans[cls] = tuple(_read_field(item) for item in fields)
     return plan
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+import re
+from dataclasses import field, fields
 from typing import Any, Literal, get_args
 
 from agentcore.codec import HIDDEN, OMIT_NONE, Json, anything, nested
@@ -52,6 +53,14 @@ class Model(Json):
     headers: dict[str, str] | None = field(default=None, repr=False, metadata=HIDDEN)
     compat: dict[str, Any] | None = field(default=None, metadata=anything(omit_none=True))
     thinking_level_map: dict[str, str | None] | None = field(default=None, metadata=OMIT_NONE)
+
+    def __repr__(self) -> str:
+        # Some put a key into the address; headers are not shown at all.
+        address = re.sub(r"(?<=//)[^/@]*@", "***@", self.base_url)
+        address = re.sub(r"([?&][^=&]*(?:key|token|secret|auth|sig)[^=&]*=)[^&#]+", r"\1***", address, flags=re.IGNORECASE)
+        shown = {item.name: getattr(self, item.name) for item in fields(self) if item.repr}
+        shown["base_url"] = address
+        return f"Model({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:

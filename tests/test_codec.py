@@ -107,6 +107,14 @@ def test_data_copies_and_pickles(value: Json) -> None:
     assert copy.copy(value) == value
 
 
+def test_the_tag_comes_first_in_files() -> None:
+    """A line begins with what it is, as pi writes it; the other keys follow in the order of the fields."""
+    call = AssistantMessage([TextContent("x"), ToolCall("1", "read", {"b": 1, "a": 2})], timestamp=1)
+    text = dumps(encode(call))
+    assert text.startswith('{"role":"assistant","content":[{"type":"text","text":"x"},{"type":"toolCall","id":"1","name":"read"')
+    assert '"arguments":{"b":1,"a":2}' in text
+
+
 def test_an_answer_is_written_as_pi_writes_it() -> None:
     """The whole form: camelCase, pi's two words, no null for what is absent, nulls inside arguments kept."""
     assert encode(ANSWER) == {
@@ -263,7 +271,7 @@ class Found:
         pytest.param(
             {"found": [Found(3, Path("x"))], "nan": math.nan}, '{"found":[{"lineNumber":3,"where":"x"}],"nan":null}', id="both"
         ),
-        pytest.param(TextContent("x"), '{"text":"x","type":"text"}', id="block"),
+        pytest.param(TextContent("x"), '{"type":"text","text":"x"}', id="block"),
         pytest.param("a\nb", '"a\\nb"', id="line breaks are escaped"),
     ],
 )

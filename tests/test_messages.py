@@ -174,6 +174,13 @@ def test_a_model_needs_an_id() -> None:
         with pytest.raises(ValueError, match="a model needs an id, such as"):
             Model(wrong)  # type: ignore[arg-type]
     assert "SECRET" not in repr(Model("m", headers={"x-api-key": "SECRET"}))
+    for address in ("https://me:SECRET@host/v1", "https://host/v1?key=SECRET", "https://host/v1?a=b&api_token=SECRET#x"):
+        assert "SECRET" not in repr(Model("m", base_url=address))
+    assert repr(Model("m", base_url="https://host/v1?a=b")) == (
+        "Model(id='m', name='m', api='openai-completions', provider='', base_url='https://host/v1?a=b', reasoning=False, "
+        "input=['text'], cost=ModelCost(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0, tiers=None), context_window=0, "
+        "max_tokens=0, compat=None, thinking_level_map=None)"
+    )
     assert THINKING_LEVELS == ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 
 

@@ -378,6 +378,20 @@ def test_fork_copies_and_leaves_the_parent_alone(repo: Any, session: Session) ->
     assert session.get_entries() == before
 
 
+def test_fork_at_a_move_goes_where_it_went(repo: Any, session: Session) -> None:
+    """A fork at the entry that says where the session went ends there itself, and can be gone on with."""
+    ids = conversation(session)
+    session.move_to(ids[1])
+    session.move_to(None)
+    moved, to_start = [entry.id for entry in session.find_entries("leaf")]
+    with repo.fork(session, entry_id=moved, position="at") as fork:
+        assert texts(fork) == ["a", "b"]
+        fork.append_message(UserMessage("e", timestamp=5))
+        assert texts(fork) == ["a", "b", "e"]
+    with repo.fork(session, entry_id=to_start, position="at") as fork:
+        assert texts(fork) == []
+
+
 def test_fork_refuses_what_it_cannot_do(repo: Any, session: Session) -> None:
     """Before an answer, at an unknown entry, with another word for the place: an error, and no session is left behind."""
     ids = conversation(session)

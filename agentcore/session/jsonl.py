@@ -279,7 +279,11 @@ class JsonlSessionStorage(EntryStorage):
         path = os.path.realpath(self.path)  # a link to the file stays a link
         kept = keep_copy(path, f".v{self._content.version}")
         lines = (dumps(raw).encode() + b"\n" for raw in (self._content.header, *self._index.raws))
-        replace_file(path, lines)
+        try:
+            replace_file(path, lines)
+        except BaseException:
+            os.unlink(kept)  # the file is as it was
+            raise
         file = self._reopen(hold)
         status = file.status()
         self._content = FileContent(

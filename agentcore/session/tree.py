@@ -206,7 +206,7 @@ class EntryIndex:
 
 
 def entries_for_fork(index: EntryIndex, entry_id: str | None, position: str) -> list[RawEntry]:
-    """Return what a fork copies: all entries, or the whole path up to an entry, without the leaf entries.
+    """Return what a fork copies: all entries, or the whole path up to an entry; of a leaf entry, up to where it points.
 
     Raises:
         SessionError: The entry is not there, or position `before` was asked for at something else than a user message; `code` is
@@ -218,6 +218,8 @@ def entries_for_fork(index: EntryIndex, entry_id: str | None, position: str) -> 
     if raw is None:
         raise SessionError(f"cannot fork at entry {entry_id!r}: the session does not have it", code="invalid_fork_target")
     if position == "at":
+        if raw["type"] == "leaf":  # the fork would stand at an entry that it does not have
+            return index.whole_path(raw["targetId"]) if raw["targetId"] else []
         return index.whole_path(entry_id)
     if position != "before":
         raise ValueError(f"position must be 'before' or 'at', not {position!r}")
