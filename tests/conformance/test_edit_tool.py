@@ -114,6 +114,12 @@ def rule(given: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) 
         pair = [{key: arguments[key] for key in ("oldText", "newText")}] if "oldText" in arguments else []
         rest = {key: value for key, value in arguments.items() if key not in ("oldText", "newText")}
         return Difference(LONE, {"expected.prepared_args": {**rest, "edits": [arguments["edits"], *pair]}})
+    edits = arguments.get("edits")
+    if isinstance(edits, list) and any(
+        None in (one.get("oldText", ""), one.get("newText", "")) for one in edits if isinstance(one, dict)
+    ):
+        assert "error" in ours and ours["error"]["stage"] == "validate" and ours["error"]["files_after"] == "unchanged"
+        return Difference("null is no text; the file stays as it is", {"": {"error": ours["error"]}})
     prepared = prepare_edit_arguments(arguments)
     edits, path = prepared.get("edits"), prepared.get("path")
     content = given.get("files", {}).get(path)

@@ -49,6 +49,10 @@ DIFFERENCES = {
 }
 
 
+def _text(content: str) -> dict[str, str]:
+    return {"type": "text", "text": content}
+
+
 def rule(given: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) -> Difference | None:
     """A limit below 1 is refused, and so is half a line."""
     for name in ("offset", "limit"):
@@ -57,6 +61,12 @@ def rule(given: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) 
             received = json.dumps(given["args"], indent=2, ensure_ascii=False)
             message = f'Validation failed for tool "read":\n  - {name}: must be integer\n\nReceived arguments:\n{received}'
             return Difference(WHOLE, {"": {"error": {"stage": "validate", "message": message, "files_after": "unchanged"}}})
+    content = given.get("files", {}).get(given["args"].get("path"))
+    is_plain = {key for key, value in given["args"].items() if value is not None} == {"path"}
+    if isinstance(content, str) and is_plain and ("limit" in given["args"] or "offset" in given["args"]):
+        return Difference("null stands for what was not given", {"": {"expected": {**ours, "content": [_text(content)]}}})
+    if isinstance(content, str) and content.startswith("GIF") and content[3:6] not in ("87a", "89a"):
+        return Difference("a GIF begins with GIF87a or GIF89a", {"expected.content": [_text(content)]})
     limit = given["args"].get("limit", 1)
     return _limit(int(limit)) if isinstance(limit, (int, float)) and limit < 1 else None
 

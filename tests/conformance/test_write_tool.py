@@ -33,8 +33,11 @@ DIFFERENCES = {
 
 
 def rule(given: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) -> Difference | None:
-    """Bytes are counted, where the reference counts the units of its strings."""
+    """Bytes are counted, where the reference counts the units of its strings; null is refused."""
     path, content = given["args"].get("path"), given["args"].get("content")
+    if content is None and "content" in given["args"]:
+        assert "error" in ours and ours["error"]["stage"] == "validate" and ours["error"]["files_after"] == "unchanged"
+        return Difference("null is no content; the file stays as it is", {"": {"error": ours["error"]}})
     if not isinstance(content, str) or content.isascii() or "expected" not in recorded:
         return None
     size = len(content.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8"))
