@@ -41,11 +41,11 @@ class SystemPrompt:
         self._text = given if isinstance(given, str) else ""
         self._function = None if isinstance(given, str) else fit_callback(given, ("context",), what="system_prompt")
 
-    def make(self, context: SystemPromptContext) -> str:
+    def make(self, make_context: Callable[[], SystemPromptContext]) -> str:
         """Return the text of a turn."""
         if self._function is None:
             return self._text
-        made = self._function(context)
+        made = self._function(make_context())
         if not isinstance(made, str):
             raise TypeError(f"system_prompt returned a value of type {type(made).__name__}: it must return a text")
         return made

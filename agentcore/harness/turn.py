@@ -245,11 +245,17 @@ class TurnDriver:
         return self._with_prompt(snapshot)
 
     def _with_prompt(self, snapshot: TurnSnapshot) -> TurnSnapshot:
-        session, resources = self._ledger.session, self._settings.resources
-        context = SystemPromptContext(
-            session, snapshot.model, snapshot.thinking_level, snapshot.tools, resources, self._environment()
-        )
-        prompt = self._settings.system_prompt.make(context)
+        def make_context() -> SystemPromptContext:
+            return SystemPromptContext(
+                session=self._ledger.session,
+                model=snapshot.model,
+                thinking_level=snapshot.thinking_level,
+                active_tools=snapshot.tools,
+                resources=self._settings.resources,
+                environment=self._environment(),
+            )
+
+        prompt = self._settings.system_prompt.make(make_context)
         return _replaced(snapshot, system_prompt=prompt if self._run_prompt is None else self._run_prompt)
 
     def _take_tools(self, snapshot: TurnSnapshot) -> TurnSnapshot:
