@@ -156,7 +156,7 @@ def test_a_list_opens_files_alone(tmp_path: Path) -> None:
 
 
 READ_ONLY = """
-import os, sys
+import os, sys, urllib.parse  # what is imported later may lie where only root can read
 from agentcore import JsonlSessionRepo, SqliteSessionRepo, UserMessage
 os.setgid(65534)
 os.setuid(65534)
