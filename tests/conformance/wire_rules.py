@@ -290,7 +290,7 @@ def calls_mean_tool_use(case: Case) -> bool:
 
 def finish_reason_counts(case: Case) -> bool:
     """Gemini's calls do not make a good end of a bad one."""
-    candidates = [(value.get("candidates") or [{}])[0] for value in values(case.body)]
+    candidates = [one for value in values(case.body) for one in (value.get("candidates") or ())[:1] if isinstance(one, dict)]
     reason = next((one["finishReason"] for one in reversed(candidates) if one.get("finishReason")), None)
     is_blocked = any((value.get("promptFeedback") or {}).get("blockReason") for value in values(case.body))
     if is_blocked and not case.is_failure:
@@ -466,7 +466,8 @@ def error_in_stream(case: Case) -> bool:
     if not case.is_failure or "classified" not in case.expected or not is_stream(case.answer):
         return False
     for value in values(case.body):
-        error = value.get("error") or (value.get("response") or {}).get("error")
+        response = value.get("response")
+        error = value.get("error") or (response.get("error") if isinstance(response, dict) else None)
         if status_of(error) is not None and "quota" not in json.dumps(error) and "context_length" not in json.dumps(error):
             case.expected["classified"] = like_its_status(error)
             return True
@@ -517,15 +518,19 @@ def no_event_stream(case: Case) -> bool:
     return True
 
 
+def _number(text: Any) -> float:
+    return float(text) if re.fullmatch(r"\d+(?:\.\d+)?", str(text)) else 0.0
+
+
 def long_wait(case: Case) -> bool:
     options = case.given.get("options") or {}
     headers = {name.lower(): value for name, value in (case.answer.get("headers") or {}).items()}
     limit = options.get("maxRetryDelayMs")
     limit = 60_000 if limit is None else limit
     asked = headers.get("retry-after-ms")
-    wait = float(asked) if asked is not None else float(headers.get("retry-after") or 0) * 1000
+    wait = _number(asked) if asked is not None else _number(headers.get("retry-after")) * 1000
     is_forbidden = headers.get("x-should-retry") == "false"
-    if not case.is_failure or not (is_forbidden or (limit and wait > limit)):
+    if not case.is_failure or "classified" not in case.expected or not (is_forbidden or (limit and wait > limit)):
         return False
     case.expected["classified"] = {**FINAL, "overflow": case.expected["classified"]["overflow"]}
     return True
