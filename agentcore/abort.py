@@ -6,10 +6,16 @@ a signal that is set stays set, and the first reason is kept.
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable
 
 from agentcore.errors import AgentAbortedError
+
+WAIT_SLICE = 0.1 if os.name == "nt" else 1.0
+"""Waits go in slices of so many seconds. On Windows, Ctrl-C does not end a wait for a lock. Elsewhere it does, but one that comes
+just before the wait begins is seen only when the wait is over."""
 
 
 class AbortSignal:
@@ -20,17 +26,19 @@ class AbortSignal:
     """
 
     def __init__(self) -> None:
-        self._aborted = threading.Event()
+        # Not an Event: Ctrl-C inside its Python code can leave its lock taken for ever, and whoever waits with it.
+        self._is_aborted = False
         self._reason: object = None
-        # _lock guards _reason, _callbacks and the one step from "not aborted" to "aborted". It is never held while a
-        # callback runs, because a callback may add or remove callbacks.
+        # _lock guards _reason, _callbacks, _waiters (a lock for each thread that waits, let go by the abort) and the one step from
+        # "not aborted" to "aborted". It is never held while a callback runs, because a callback may add or remove callbacks.
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[object], object]] = []
+        self._waiters: list[threading.Lock] = []
 
     @property
     def aborted(self) -> bool:
         """Whether the signal has been set."""
-        return self._aborted.is_set()
+        return self._is_aborted
 
     @property
     def reason(self) -> object:
@@ -39,11 +47,30 @@ class AbortSignal:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the signal is set or `timeout` seconds are over; True when it is set."""
-        return self._aborted.wait(timeout)
+        if self._is_aborted:
+            return True
+        waiter = threading.Lock()
+        waiter.acquire()
+        with self._lock:
+            if self._is_aborted:
+                return True
+            self._waiters.append(waiter)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while True:
+                left = WAIT_SLICE if deadline is None else max(0.0, deadline - time.monotonic())
+                if waiter.acquire(timeout=min(left, WAIT_SLICE)):
+                    return True
+                if deadline is not None and time.monotonic() >= deadline:
+                    return self._is_aborted
+        finally:
+            with self._lock:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
 
     def raise_if_aborted(self) -> None:
         """Raise `AgentAbortedError` if the signal has been set."""
-        if self._aborted.is_set():
+        if self._is_aborted:
             raise AgentAbortedError("the operation was aborted", reason=self._reason)
 
     def on_abort(self, callback: Callable[[object], object]) -> Callable[[], None]:
@@ -59,7 +86,7 @@ class AbortSignal:
         """
         entry = _Once(callback)
         with self._lock:
-            if not self._aborted.is_set():
+            if not self._is_aborted:
                 self._callbacks.append(entry)
                 return lambda: self._remove(entry)
         callback(self._reason)
@@ -72,11 +99,14 @@ class AbortSignal:
 
     def _set(self, reason: object) -> None:
         with self._lock:
-            if self._aborted.is_set():
+            if self._is_aborted:
                 return
             self._reason = reason
             callbacks, self._callbacks = self._callbacks, []
-            self._aborted.set()
+            waiters, self._waiters = self._waiters, []
+            self._is_aborted = True
+            for waiter in waiters:
+                waiter.release()
         failure: BaseException | None = None
         for callback in callbacks:
             try:

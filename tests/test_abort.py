@@ -141,3 +141,21 @@ def test_abort_from_many_threads_calls_each_callback_once() -> None:
             thread.join(timeout=5)
         # A callback that was taken along by the winner may still be running on the winner's thread; all are joined here.
         assert sorted(heard) == [0, 2, 4, 6]
+
+
+def test_waits_end_with_the_abort_or_with_their_time() -> None:
+    """Many threads may wait; those whose time is up first are not kept, and a time without end is one."""
+    controller = AbortController()
+    signal = controller.signal
+    assert signal.wait(0) is False and signal.wait(0.01) is False and signal.wait(-1) is False
+    ended: list[bool] = []
+    waiting = [
+        threading.Thread(target=lambda timeout=timeout: ended.append(signal.wait(timeout))) for timeout in (None, 20, float("inf"))
+    ]
+    for thread in waiting:
+        thread.start()
+    controller.abort()
+    for thread in waiting:
+        thread.join(5)
+    assert ended == [True] * 3
+    assert signal.wait() is True and signal.wait(0) is True

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 
-from agentcore.abort import AbortSignal
+from agentcore.abort import WAIT_SLICE, AbortSignal
 from agentcore.custom_messages import AgentMessage
 from agentcore.events import AgentEvent
 from agentcore.loop.config import AgentEventSink
-from agentcore.loop.run import WAIT_SLICE, Run
+from agentcore.loop.run import Run
 
 
 class EventChannel:

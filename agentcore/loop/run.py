@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from agentcore.abort import AbortController, AbortSignal
+from agentcore.abort import WAIT_SLICE, AbortController, AbortSignal
 from agentcore.custom_messages import AgentMessage
 from agentcore.errors import AgentAbortedError, AgentRunError
 from agentcore.loop.tool_workers import current_tool_signal
@@ -36,10 +36,6 @@ current_runs: contextvars.ContextVar[tuple[Run, ...]] = contextvars.ContextVar("
 # _registry_lock guards _active, the runs that have started and whose thread is not over. Nothing else is done while it is held.
 _registry_lock = threading.Lock()
 _active: set[Run] = set()
-
-WAIT_SLICE = 0.1 if os.name == "nt" else 1.0
-"""Waits go in slices of so many seconds. On Windows, Ctrl-C does not end a wait for a lock. Elsewhere it does, but one that comes
-just before the wait begins is seen only when the wait is over."""
 
 SETTLE_MARGIN = 0.5
 """Seconds on top of a run's grace period that its end may take after an abort."""
