@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentcore.abort import AbortSignal
@@ -169,7 +169,9 @@ class TurnDriver:
             snapshot = self._take_snapshot()
             if prompts is not None:
                 prompts = self._ask_before_start(prompts, snapshot, signal)
-                snapshot = self._take_tools(snapshot)
+                # Once more, for what handlers have changed: a tool that one of them added is offered at once.
+                prompt = snapshot.system_prompt if self._run_prompt is None else self._run_prompt
+                snapshot = self._snapshot_with(prompt, snapshot.tool_context)
         except AgentCoreError:
             raise
         except Exception as error:
@@ -232,43 +234,28 @@ class TurnDriver:
     # --- turns ---------------------------------------------------------------------------------------------------------
 
     def _take_snapshot(self) -> TurnSnapshot:
+        tool_context = self._settings.tool_context
+        if callable(tool_context):
+            tool_context = tool_context()
+        if self._run_prompt is not None:
+            return self._snapshot_with(self._run_prompt, tool_context)
+        bare = self._snapshot_with("", tool_context)
+        prompt = self._settings.system_prompt.make(lambda: self._prompt_context(bare))
+        return replace(bare, system_prompt=prompt)
+
+    def _snapshot_with(self, system_prompt: str, tool_context: Any) -> TurnSnapshot:
         settings = self._settings
-        tool_context = settings.tool_context() if callable(settings.tool_context) else settings.tool_context
-        snapshot = TurnSnapshot(
-            model=settings.model,
-            thinking_level=settings.thinking_level,
-            tools=settings.active_tools,
-            stream_options=settings.stream_options or StreamOptions(),
-            system_prompt="",
-            tool_context=tool_context,
-        )
-        return self._with_prompt(snapshot)
+        options = settings.stream_options or StreamOptions()
+        return TurnSnapshot(settings.model, settings.thinking_level, settings.active_tools, options, system_prompt, tool_context)
 
-    def _with_prompt(self, snapshot: TurnSnapshot) -> TurnSnapshot:
-        def make_context() -> SystemPromptContext:
-            return SystemPromptContext(
-                session=self._ledger.session,
-                model=snapshot.model,
-                thinking_level=snapshot.thinking_level,
-                active_tools=snapshot.tools,
-                resources=self._settings.resources,
-                environment=self._environment(),
-            )
-
-        prompt = self._settings.system_prompt.make(make_context)
-        return _replaced(snapshot, system_prompt=prompt if self._run_prompt is None else self._run_prompt)
-
-    def _take_tools(self, snapshot: TurnSnapshot) -> TurnSnapshot:
-        """Take over what handlers have changed before the run: a tool that one of them added is offered at once."""
-        settings = self._settings
-        prompt = snapshot.system_prompt if self._run_prompt is None else self._run_prompt
-        return _replaced(
-            snapshot,
-            model=settings.model,
-            thinking_level=settings.thinking_level,
-            tools=settings.active_tools,
-            stream_options=settings.stream_options or StreamOptions(),
-            system_prompt=prompt,
+    def _prompt_context(self, snapshot: TurnSnapshot) -> SystemPromptContext:
+        return SystemPromptContext(
+            session=self._ledger.session,
+            model=snapshot.model,
+            thinking_level=snapshot.thinking_level,
+            active_tools=snapshot.tools,
+            resources=self._settings.resources,
+            environment=self._environment(),
         )
 
     def prepare_next_turn(self, turn: PrepareNextTurnContext, signal: AbortSignal) -> AgentLoopTurnUpdate:
@@ -349,10 +336,6 @@ class TurnDriver:
 
         options.on_response = on_response
         return (self._settings.stream_fn or stream_of_agent)(model, context, options)
-
-
-def _replaced(snapshot: TurnSnapshot, **changes: Any) -> TurnSnapshot:
-    return TurnSnapshot(**{**vars(snapshot), **changes})
 
 
 def _text_and_images(messages: Sequence[AgentMessage]) -> tuple[str, list[ImageContent]]:
