@@ -417,6 +417,47 @@ def test_a_tunnel_through_the_proxy_is_used_and_an_abort_takes_hold(server_conte
         assert proxy.lines[0].startswith(f"CONNECT 127.0.0.1:{server.port} ")
 
 
+def test_no_proxy_is_heeded(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that `NO_PROXY` names is asked without the proxy, from the next request on."""
+    with SseServer(says("by proxy"), says("straight")) as server:
+        assert last_of(ask(server.model())).message.text == "by proxy"
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert last_of(ask(server.model())).message.text == "straight"
+        assert len(proxy.lines) == 1
+
+
+def test_a_login_at_the_proxy_goes_to_the_proxy(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name and a password in the proxy's address are sent to it, and are in no text if it is gone."""
+    with SseServer(says("hi")) as server:
+        monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//me:s3cr3t@"))
+        assert last_of(ask(server.model(), api_key="sk-own")).message.text == "hi"
+        assert server.requests[0].headers["proxy-authorization"] == "Basic bWU6czNjcjN0"  # this proxy hands all on
+        assert server.requests[0].headers["authorization"] == "Bearer sk-own"
+        monkeypatch.setenv("http_proxy", "http://me:s3cr3t@127.0.0.1:9")
+        message = failing(server.model())
+        assert message.error_message == f"the proxy did not connect to 127.0.0.1:{server.port}: check HTTPS_PROXY and NO_PROXY"
+
+
+def test_netrc_and_cookies_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C115: a login of `.netrc` never takes the place of the key, and what a server wants remembered is forgotten."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password s3cr3t")
+    monkeypatch.setenv("NETRC", str(netrc))
+    with SseServer(answer(says("a"), headers={"set-cookie": "track=1; Path=/"}), says("b")) as server:
+        for key in ("sk-own", None):
+            last_of(ask(server.model(), api_key=key))
+        assert [request.headers.get("authorization") for request in server.requests] == ["Bearer sk-own", None]
+        assert not any("cookie" in request.headers for request in server.requests)
+
+
+def test_curl_ca_bundle_counts_too(server_context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`CURL_CA_BUNDLE` names the CA where `REQUESTS_CA_BUNDLE` does not, as with `requests`."""
+    monkeypatch.setenv("CURL_CA_BUNDLE", os.environ["REQUESTS_CA_BUNDLE"])
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    with SseServer(says("hi"), ssl_context=server_context) as server:
+        assert last_of(ask(server.model())).message.text == "hi"
+
+
 # --- failures --------------------------------------------------------------------------------------------------------
 
 

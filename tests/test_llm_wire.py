@@ -152,6 +152,32 @@ def test_a_hook_that_raises_is_a_failed_answer_of_kind_hook() -> None:
 # --- retries ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_hook_that_returns_no_body_is_told_so() -> None:
+    """`on_payload` may return a body or None; anything else is an error of kind hook, and nothing is sent."""
+    with SseServer(says("x")) as server:
+        message = message_of(ask(server.model(), on_payload=lambda payload: "text"))
+        assert message.error_message == (
+            "on_payload returned a value of type str: it must return the body, a dict, or None to leave it"
+        )
+        assert message.error_kind == "hook" and server.requests == []
+
+
+def test_a_hook_with_too_many_parameters_is_refused_when_it_is_set() -> None:
+    """A hook that needs more than there is is a TypeError of `StreamOptions`, not of a run."""
+    with pytest.raises(TypeError, match=r"^on_payload gets at most 2 arguments \(payload, model\)"):
+        StreamOptions(on_payload=lambda payload, model, more: None)
+    StreamOptions(on_payload=lambda payload: None, on_response=lambda response, model: None)
+
+
+def test_a_body_that_breaks_before_the_answer_begins_is_asked_for_again() -> None:
+    """Without an event stream's content type the first bytes decide; if the connection breaks before them, nothing is lost."""
+    broken = answer(b"da", cut_at=1, headers={"content-type": "text/plain"})
+    with SseServer(broken, says("whole")) as server:
+        events = list(ask(server.model()))
+        assert [event.type for event in events[:2]] == ["retry", "start"]
+        assert message_of(events).text == "whole"
+
+
 def test_a_failed_request_is_tried_again_visibly_with_an_equal_body() -> None:
     """408, 429 and 5xx are tried again; each pause is an event before the answer begins, and the bodies are equal."""
     with SseServer(error_answer("slow down", 429, **{"retry-after-ms": "5"}), answer("", status=503), says("fine")) as server:

@@ -151,14 +151,6 @@ class _Guarded:
         self.has_served = False
 
 
-class _Connection(_Guarded, urllib3.connection.HTTPConnection):
-    pass
-
-
-class _TlsConnection(_Guarded, urllib3.connection.HTTPSConnection):
-    pass
-
-
 class _GuardedPool:
     """What both pools add: a connection leaves its guard on the way back, and is new when the guard asks for that."""
 
@@ -176,15 +168,19 @@ class _GuardedPool:
         return super()._get_conn(timeout)  # type: ignore[misc]
 
 
-class _Pool(_GuardedPool, urllib3.connectionpool.HTTPConnectionPool):
-    ConnectionCls = _Connection
+def _guard_pools(pools: Mapping[str, type]) -> dict[str, Any]:
+    """Return the pool classes for each scheme, and their connection classes, with what is added here."""
+    return {
+        scheme: type(
+            f"_Guarded{pool.__name__}",
+            (_GuardedPool, pool),
+            {"ConnectionCls": type("_GuardedConnection", (_Guarded, pool.ConnectionCls), {})},  # type: ignore[attr-defined]
+        )
+        for scheme, pool in pools.items()
+    }
 
 
-class _TlsPool(_GuardedPool, urllib3.connectionpool.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
-_POOLS = {"http": _Pool, "https": _TlsPool}
+_POOLS = _guard_pools({"http": urllib3.connectionpool.HTTPConnectionPool, "https": urllib3.connectionpool.HTTPSConnectionPool})
 
 
 class _Adapter(requests.adapters.HTTPAdapter):
@@ -202,10 +198,12 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         with self._lock:
+            is_new = proxy not in self.proxy_manager
             manager = super().proxy_manager_for(proxy, **self._tls(kwargs))
-            # A SOCKS manager keeps its own pools, whose connections know the way; there an abort waits for the server.
-            if not proxy.lower().startswith("socks"):
-                manager.pool_classes_by_scheme = _POOLS
+            if is_new:
+                # A SOCKS manager has pools of its own, whose connections know the way.
+                is_socks = proxy.lower().startswith("socks")
+                manager.pool_classes_by_scheme = _guard_pools(manager.pool_classes_by_scheme) if is_socks else _POOLS
         return manager
 
     def _tls(self, kwargs: dict[str, Any]) -> dict[str, Any]:

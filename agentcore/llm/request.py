@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, Protocol
 
 from agentcore.abort import AbortSignal
+from agentcore.callbacks import fit_callback
 from agentcore.events import AssistantMessageEvent
 from agentcore.lazy_dataclasses import dataclass
 from agentcore.messages import Message
@@ -56,7 +57,7 @@ class StreamOptions:
             `"required"` or the name of a tool.
         session_id: Stands for the conversation, for the provider's cache. `cache_retention` is how long it keeps it.
         metadata: Passed on where the provider has such a field (`{"user_id": …}`).
-        headers, extra_body: Added to the request, replacing what is there.
+        headers, extra_body: Added to the request, replacing what is there; a header of None takes one away.
         connect_timeout: For the connection alone (default 10). `timeout`: for the headers of the answer (default 600).
         stall_timeout: The longest wait between two events of a stream (default 300); None or 0 turns it off.
         max_retries: Tries after the first one, before the answer has begun. `max_retry_delay_ms`: a provider that asks for
@@ -64,6 +65,9 @@ class StreamOptions:
         on_payload: `(payload, model)`, before the request: may change the body or return another one.
         on_response: `(response, model)`, when the headers are there.
         transport: Understood for the sake of the reference; there is only server-sent events.
+
+    Raises:
+        TypeError: A hook needs more arguments than there are.
     """
 
     signal: AbortSignal | None = None
@@ -77,7 +81,7 @@ class StreamOptions:
     session_id: str | None = None
     cache_retention: Literal["none", "short", "long"] | None = None
     metadata: dict[str, Any] | None = None
-    headers: dict[str, str] | None = field(default=None, repr=False)
+    headers: Mapping[str, str | None] | None = field(default=None, repr=False)
     extra_body: dict[str, Any] | None = None
     connect_timeout: float = 10.0
     timeout: float | None = 600.0
@@ -87,6 +91,11 @@ class StreamOptions:
     on_payload: Callable[..., Any] | None = None
     on_response: Callable[..., Any] | None = None
     transport: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("on_payload", self.on_payload), ("on_response", self.on_response)):
+            if value is not None:
+                fit_callback(value, (name.removeprefix("on_"), "model"), what=name)
 
 
 StreamFn = Callable[[Model, Context, StreamOptions], Iterable[AssistantMessageEvent]]

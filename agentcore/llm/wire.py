@@ -222,6 +222,7 @@ class _Exchange:
         while True:
             try:
                 http = self._open(request.url, headers, body)
+                read = self._check_is_stream(http)
                 break
             except RequestFailed as error:
                 failure = error.failure
@@ -236,7 +237,7 @@ class _Exchange:
             yield RetryEvent(attempt, options.max_retries, pause, text, failure.kind, "request")
             self._pause(pause)
             attempt += 1
-        yield from self._read(http, request, call)
+        yield from self._read(http, read, request, call)
 
     # --- before the request ------------------------------------------------------------------------------------------
 
@@ -270,7 +271,11 @@ class _Exchange:
             changed = fit_callback(self.options.on_payload, ("payload", "model"), what="on_payload")(payload, self.model)
             self.kind_of_exception = "setup"
             if changed is not None:
-                payload = changed
+                if not isinstance(changed, Mapping):
+                    what = type(changed).__name__
+                    text = f"on_payload returned a value of type {what}: it must return the body, a dict, or None to leave it"
+                    raise setup_failure(text, "hook")
+                payload = dict(changed)
         return write_body(payload)
 
     # --- the request -------------------------------------------------------------------------------------------------
@@ -333,8 +338,9 @@ class _Exchange:
 
     # --- the answer --------------------------------------------------------------------------------------------------
 
-    def _read(self, http: HttpAnswer, request: WireRequest, call: Call) -> Iterator[AssistantMessageEvent]:
-        read = self._check_is_stream(http)
+    def _read(
+        self, http: HttpAnswer, read: Callable[[], bytes], request: WireRequest, call: Call
+    ) -> Iterator[AssistantMessageEvent]:
         yield self.assembly.start()
         options = self.options
         events = EventStream(read, http.set_timeout, options.stall_timeout)
@@ -373,7 +379,7 @@ class _Exchange:
         text = f"{http.host} stalled: timed out after {limit:g} s without an event, see StreamOptions.stall_timeout"
         return RequestFailed(Failure("timeout", True, text))
 
-    def _check_is_stream(self, http: HttpAnswer) -> Any:
+    def _check_is_stream(self, http: HttpAnswer) -> Callable[[], bytes]:
         """Return what reads the body; refuse a body that is no event stream, with its text."""
         content_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type == "text/event-stream":
