@@ -57,6 +57,7 @@ def _texts_as_blocks(value: Any) -> Any:
     return made
 
 
+@pytest.mark.pythons
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in scenario_paths("harness")])
 def test_scenario(path: Path) -> None:
     """Events, requests, hook calls, tool runs, outcomes, the session and the final state are those of the recording."""
