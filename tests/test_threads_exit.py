@@ -372,17 +372,46 @@ def test_ctrl_c_at_any_point(tmp_path: Path, seed: int) -> None:
     """Interrupts at random moments, one after the other: the agent is idle and usable after each, nothing hangs."""
     script = f"""
 import random, signal
+from agentcore.loop.config import RetryPolicy
+from agentcore.testing import fails
+from agentcore.transcript import pair_tool_results
 random.seed({seed})
+if {seed} % 2:
+    sys.setswitchinterval(1e-6)  # threads take turns as often as they can
 
 def execute():
     return result("ok")
 
 class Endless:
     def __call__(self, model, context, options):
-        turn = calls("t") + calls("t") if random.random() < 0.5 else says(*"some words that stream".split())
+        turn = random.choice([
+            calls("t") + calls("t"), says(*"some words that stream".split()), says("half") + fails("cut", retryable=True)
+        ])
         return scripted_stream(turn)(model, context, options)
 
-agent = Agent(tools=[make_tool(execute)], stream_fn=Endless(), tool_grace=1)
+agent = Agent(tools=[make_tool(execute)], stream_fn=Endless(), tool_grace=1, retry=RetryPolicy(100, 0.001))
+
+def read_on():
+    with agent.stream("go") as stream:
+        for event in stream:
+            pass
+
+def read_and_drop():
+    for event in agent.stream("go"):
+        pass
+
+def enter():
+    with agent:
+        agent.prompt("go")
+
+def prompt_and_wait():
+    agent.prompt("go")
+    agent.wait_for_idle()
+
+ways = [
+    lambda: agent.run("go"), read_on, prompt_and_wait, lambda: agent.run("go", timeout=60), enter,
+    lambda: agent.prompt("go").result(), read_and_drop, lambda: agent.wait_for_idle() if agent.active_run else agent.prompt("go"),
+]
 signal.signal(signal.SIGALRM, signal.default_int_handler)  # a Ctrl-C that comes at its time, without a thread
 interrupted = 0
 for number in range(100):
@@ -390,18 +419,16 @@ for number in range(100):
         # Again every second: Python drops what is raised inside a __del__ or a callback of a weak reference.
         signal.setitimer(signal.ITIMER_REAL, random.random() * 0.01 + 0.0001, 1)
         while True:
-            if number % 2:
-                agent.run("go")
-            else:
-                with agent.stream("go") as stream:
-                    for event in stream:
-                        pass
+            ways[number % len(ways)]()
     except KeyboardInterrupt:
         signal.setitimer(signal.ITIMER_REAL, 0)
         interrupted += 1
     if agent.active_run is not None:  # it came behind the last wait of a statement, say between run() and its return
         agent.abort()
         assert agent.wait_for_idle(10), "not idle"
+    calls_made = sum(len(message.tool_calls) for message in agent.messages if message.role == "assistant")
+    results = [message for message in pair_tool_results(agent.messages) if message.role == "toolResult"]
+    assert len(results) == calls_made
     agent.state.messages = []
 agent.stream_fn = scripted_stream(says("alive"))
 say(agent.run("go").text)
