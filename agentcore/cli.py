@@ -22,7 +22,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from agentcore.abort import AbortSignal
 from agentcore.agent import Agent
@@ -68,22 +68,27 @@ class WrongUse(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an ASCII terminal shows what it can
-    parser = _make_parser()
+    _prepare_streams()
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # What follows -- is the prompt, dashes or not; parse_intermixed_args would drop the -- and take it for options.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
     try:
-        given = parser.parse_intermixed_args(argv)
+        given = _make_parser().parse_intermixed_args(arguments[:end])
         if given.list_models is not None:
-            return _list_models(given.list_models)
-        return _run(given, _read_prompt(given.prompt))
+            code = _list_models(given.list_models)
+        else:
+            code = _run(given, _read_prompt([*given.prompt, *arguments[end + 1 :]]))
+        sys.stdout.flush()
+        return code
     except SystemExit as error:  # argparse has said what is wrong, or shown its help
         return error.code if isinstance(error.code, int) else WRONG_USE
     except WrongUse as error:
         print(f"agentcore: {error}", file=sys.stderr)
         return WRONG_USE
-    except BrokenPipeError:
-        # Whoever read the output is gone. The interpreter would fail once more when it flushes at exit.
+    except OSError as error:
+        # Nobody reads the output any more, or the disk is full. The interpreter would fail once more when it flushes at exit.
+        if not isinstance(error, BrokenPipeError):
+            print(f"agentcore: the output cannot be written: {error.strerror or error}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:
@@ -91,8 +96,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _prepare_streams() -> None:
+    """Make standard input, output and error such that nothing about them raises later."""
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows what it can; a Latin-1 file is read as far as it can
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WrongUse(f"{message}; agentcore --help shows what there is")
+
+
 def _make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="agentcore",
         description="Give a model a task and tools, and watch it work.",
         epilog=f"Keys come from the environment; the one for --base-url is {SERVER_KEY_VARIABLE}. "
@@ -108,7 +131,9 @@ def _make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--cwd", metavar="DIR", help="the directory that tools work in")
     parser.add_argument("--quiet", "-q", action="store_true", help="print the answer alone")
     parser.add_argument("--json", action="store_true", help="print each event as a line of JSON")
-    parser.add_argument("--list-models", metavar="PROVIDER", nargs="?", const="", help="list the models that are known, and end")
+    parser.add_argument(
+        "--list-models", metavar="NAME", nargs="?", const="", help="list the models that are known, or those of a name"
+    )
     parser.add_argument("--version", action="version", version=_version())
     return parser
 
@@ -122,16 +147,24 @@ def _version() -> str:
 def _read_prompt(words: Sequence[str]) -> str:
     if not words:
         raise WrongUse('there is no prompt: agentcore "what to do", or - to read it from standard input')
-    prompt = " ".join(sys.stdin.read() if word == "-" else word for word in words).strip()
+    if "-" in words and sys.stdin is None:
+        raise WrongUse("standard input is closed, so there is nothing to read for -: give the prompt as an argument")
+    try:
+        prompt = " ".join(sys.stdin.read().removeprefix("\ufeff") if word == "-" else word for word in words).strip()
+    except OSError as error:
+        raise WrongUse(f"standard input cannot be read ({error.strerror}): give the prompt as an argument") from error
     if not prompt:
         raise WrongUse("the prompt is empty: say what to do")
-    return prompt
+    # Bytes of an argument that are no text have come as halves of surrogate pairs.
+    return prompt.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _run(given: argparse.Namespace, prompt: str) -> int:
-    cwd = os.path.abspath(os.path.expanduser(given.cwd)) if given.cwd else os.getcwd()
-    if not os.path.isdir(cwd):
-        raise WrongUse(f"--cwd {given.cwd}: there is no such directory")
+    for option in ("model", "base_url", "cwd", "tools"):
+        value = getattr(given, option)
+        if value is not None and not value.strip(" ,"):
+            raise WrongUse(f"--{option.replace('_', '-')} is empty: give it a value, or leave it out")
+    cwd = _find_directory(given.cwd)
     tools = _make_tools(given, cwd)
     model, why = choose_model(given.model, given.base_url)
     print(f"model: {model.provider}/{model.id} ({why})", file=sys.stderr, flush=True)
@@ -149,8 +182,8 @@ def _run(given: argparse.Namespace, prompt: str) -> int:
     try:
         run.result()
     except AgentRunError as error:
-        if printer.is_broken:
-            raise BrokenPipeError from error
+        if printer.failure is not None:
+            raise printer.failure from error
         printer.end_line()
         print(f"agentcore: {error}", file=sys.stderr)
         code = FAILED
@@ -161,6 +194,18 @@ def _run(given: argparse.Namespace, prompt: str) -> int:
         code = INTERRUPTED
     printer.close(time.monotonic() - started)
     return code
+
+
+def _find_directory(given: str | None) -> str:
+    if given is None:
+        try:
+            return os.getcwd()
+        except OSError as error:
+            raise WrongUse("the current directory is gone: go to another one, or give --cwd DIR") from error
+    cwd = os.path.abspath(os.path.expanduser(given))
+    if not os.path.isdir(cwd):
+        raise WrongUse(f"--cwd {given}: {'this is no directory' if os.path.exists(cwd) else 'there is no such directory'}")
+    return cwd
 
 
 def _make_tools(given: argparse.Namespace, cwd: str) -> list[AgentTool]:
@@ -227,7 +272,7 @@ def choose_model(name: str | None, base_url: str | None, environ: Mapping[str, s
                 if environ.get(variable, "").strip():
                     return get_model(f"{provider}/{model_id}"), f"{variable} is set; --model takes another one"
     except ValueError as error:
-        raise WrongUse(f"{error}; agentcore --list-models shows what there is") from error
+        raise WrongUse(str(error) if base_url else f"{error}; agentcore --list-models shows what there is") from error
     for provider, url in _LOCAL_SERVERS.items():
         served = _served_model(openai_compatible(url, "any"), timeout=_PROBE_TIMEOUT)
         if served is not None:
@@ -260,12 +305,14 @@ def _served_model(server: Model, timeout: float) -> str | None:
     return next((model_id for model_id in ids if "embed" not in model_id.lower()), None)
 
 
-def _list_models(provider: str) -> int:
+def _list_models(name: str) -> int:
     from agentcore.llm.registry import list_models
 
-    models = list_models(provider or None)
+    models = list_models(name) if name else list_models()
+    if not models:  # not a provider: a part of a name
+        models = [model for model in list_models() if name.lower() in f"{model.provider}/{model.id}".lower()]
     if not models:
-        raise WrongUse(f"--list-models {provider}: no models of this provider are known")
+        raise WrongUse(f"--list-models {name}: no model of such a name is known; agentcore --list-models shows all of them")
     print(f"{'model':<56} {'context':>9} {'answer':>8}  {'$/M in':>8} {'$/M out':>8}  thinks  images")
     for model in models:
         print(
@@ -293,7 +340,7 @@ class _Doorkeeper:
         name = context.tool_call.name
         if name not in ASKED_BEFORE or name in self._always:
             return None
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not (sys.stdin.isatty() and sys.stderr.isatty()):
             return BeforeToolCallResult(True, f"{name} was refused: nobody is there to be asked. (agentcore --yes allows it.)")
         question = f"{name} wants:\n{_in_full(context.args)}\nallow it? [y]es, [a]lways {name}, [N]o: "
         print(question, end="", file=sys.stderr, flush=True)
@@ -321,11 +368,11 @@ def _read_answer(signal: AbortSignal) -> str:
 
 
 class _Style:
-    """Colours, where rich is installed and somebody looks."""
+    """Colours, where rich is installed and somebody looks who wants them."""
 
     def __init__(self, file: TextIO) -> None:
         self._console: Any = None
-        if file.isatty():
+        if file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
             with contextlib.suppress(ImportError):
                 from rich.console import Console
 
@@ -351,16 +398,17 @@ class _Printer:
         self._is_quiet = is_quiet
         self._is_in_line = False
         self._usage = Usage()
-        self.is_broken = False
-        """Whether nobody reads the output any more."""
+        self._has_answer = False
+        self.failure: OSError | None = None
+        """Why the output cannot be written any more."""
 
     def on_event(self, event: AgentEvent) -> None:
-        if self.is_broken:
+        if self.failure is not None:
             return
         try:
             self._show(event)
-        except BrokenPipeError:
-            self.is_broken = True
+        except OSError as error:
+            self.failure = error
             raise
 
     def _show(self, event: AgentEvent) -> None:
@@ -374,6 +422,7 @@ class _Printer:
             self.end_line()
             if isinstance(event.message, AssistantMessage):
                 self._usage += event.message.usage
+                self._has_answer = self._has_answer or bool(event.message.content)
         elif isinstance(event, ToolExecutionStartEvent):
             self._say(f"→ {event.tool_name} {_short(event.args)}", "bold")
         elif isinstance(event, ToolExecutionEndEvent):
@@ -383,9 +432,11 @@ class _Printer:
             self._say(f"  try {event.attempt} of {event.max_retries} in {event.delay:.1f} s: {event.error_message}", "yellow")
 
     def close(self, seconds: float) -> None:
-        """Print the closing line."""
+        """Print the closing line, unless the model has said nothing at all."""
         usage = self._usage
         sent = usage.input + usage.cache_read + usage.cache_write
+        if not self._has_answer and not sent:
+            return
         money = f", ${usage.cost.total:.4f}" if usage.cost.total else ""
         self._say(f"[{sent:,} tokens in, {usage.output:,} out, {seconds:.1f} s{money}]", "dim")
         sys.stdout.flush()

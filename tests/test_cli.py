@@ -142,8 +142,15 @@ def test_a_failed_run_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None
         (["--model", "nobody/nothing", "hi"], "no provider is called 'nobody'"),
         (["--base-url", "ftp://x", "--model", "m", "hi"], "base_url must begin with http:// or https://"),
         (["--base-url", "http://127.0.0.1:1/v1", "hi"], "the server does not say which models it has; give one with --model ID"),
-        (["--list-models", "nobody"], "nobody"),
-        (["--sing", "hi"], "unrecognized arguments: --sing"),
+        (["--list-models", "nobody"], "no model of such a name is known; agentcore --list-models shows all of them"),
+        (["--sing", "hi"], "agentcore: unrecognized arguments: --sing; agentcore --help shows what there is"),
+        (["--model"], "argument --model: expected one argument; agentcore --help shows what there is"),
+        (["--model", "", "hi"], "--model is empty: give it a value, or leave it out"),
+        (["--base-url", " ", "hi"], "--base-url is empty: give it a value, or leave it out"),
+        (["--cwd", "", "hi"], "--cwd is empty: give it a value, or leave it out"),
+        (["--tools", " , ", "hi"], "--tools is empty: give it a value, or leave it out"),
+        (["--cwd", __file__, "hi"], "test_cli.py: this is no directory"),
+        (["--model", "gpt-5-mini", "hi"], "a model is named by its provider and its id"),
     ],
 )
 def test_wrong_use_is_exit_code_2(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +158,49 @@ def test_wrong_use_is_exit_code_2(arguments: list[str], text: str, capsys: pytes
     assert cli.main(arguments) == cli.WRONG_USE
     out, err = capsys.readouterr()
     assert text in err
+    assert err.startswith("agentcore: ") and err.count("\n") == 1
     assert out == ""
+
+
+@pytest.mark.parametrize("given", ["", " \n", "\ufeff\n"])
+def test_an_empty_standard_input_is_wrong_use(
+    given: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-` with nothing behind it is no prompt."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+    assert cli.main(["-"]) == cli.WRONG_USE
+    assert capsys.readouterr().err == "agentcore: the prompt is empty: say what to do\n"
+
+
+def test_a_missing_key_is_told_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable to set is named; a run in which the model said nothing has no closing line."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert cli.main(["--model", "openai/gpt-5-mini", "hi"]) == cli.FAILED
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[1].startswith("agentcore: no API key for the provider openai: set OPENAI_API_KEY")
+
+
+def test_a_directory_that_is_gone_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started in a directory that somebody has removed, it says so."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cli.main(["hi"]) == cli.WRONG_USE
+    assert capsys.readouterr().err == "agentcore: the current directory is gone: go to another one, or give --cwd DIR\n"
+
+
+def test_a_failure_with_json_is_an_event_and_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json standard output stays JSON when the run fails; the one line for a person is on standard error."""
+    with SseServer(answer({"error": {"message": "no such model: scripted"}}, status=404)) as server:
+        assert ask(server, "--json", "hi") == cli.FAILED
+    out, err = capsys.readouterr()
+    events = [json.loads(line) for line in out.splitlines()]
+    assert events[-1]["type"] == "agent_end" and events[-1]["messages"][-1]["stopReason"] == "error"
+    assert err.splitlines()[-1].startswith("agentcore: ")
 
 
 def test_models_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,6 +209,9 @@ def test_models_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 1
     assert all(line.startswith("anthropic/") for line in lines[1:])
+    assert cli.main(["--list-models", "Claude-Opus"]) == cli.DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 1 and all("claude-opus" in line for line in lines[1:])
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -394,6 +446,111 @@ def test_a_closed_pipe_ends_it_quietly() -> None:
             assert process.wait(timeout=20) == cli.FAILED
             err = process.stderr.read().decode()
     assert err.splitlines() == [f"model: openai-compatible/m (at {server.url}/v1)"]
+
+
+@pytest.mark.parametrize("arguments", [["--list-models"], ["--model", "m", "--no-tools", "Count."]])
+def test_a_full_disk_is_told(arguments: list[str]) -> None:
+    """Output that cannot be written is a failure with one line, not a traceback."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("this system has no /dev/full")
+    with SseServer(says("one")) as server, open("/dev/full", "w") as full:
+        more = [] if "--list-models" in arguments else ["--base-url", f"{server.url}/v1"]
+        command = [*PYTHON, *more, *arguments]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=60)
+    assert ran.returncode == cli.FAILED
+    assert ran.stderr.decode().splitlines()[-1] == "agentcore: the output cannot be written: No space left on device"
+    assert b"Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes descriptors")
+def test_closed_streams_do_no_harm() -> None:
+    """Started without standard input, output or error it does what it can."""
+    with SseServer(says("one")) as server:
+        command = " ".join([*PYTHON, "--base-url", f"{server.url}/v1", "--model", "m", "--no-tools"])
+        codes = [
+            subprocess.run(f"{command} {how}", shell=True, env=environment(), capture_output=True, text=True, timeout=60)
+            for how in ("hi >&-", "- <&-", "--tools saw 2>&-")
+        ]
+    assert [(ran.returncode, ran.stdout, ran.stderr.count("\n")) for ran in codes] == [(0, "", 1), (2, "", 1), (2, "", 0)]
+    assert codes[1].stderr.startswith("agentcore: standard input is closed")
+
+
+def test_bytes_that_are_no_text_arrive_as_far_as_they_can_be_read() -> None:
+    """A Latin-1 file on standard input, or such an argument, is no reason to fail; what follows -- is the prompt."""
+    with SseServer(says("a"), says("b")) as server:
+        command = [*PYTHON, "--base-url", f"{server.url}/v1", "--model", "m", "--no-tools"]
+        env = environment(PYTHONUTF8="0", PYTHONIOENCODING="utf-8:strict")
+        ran = [
+            subprocess.run([*command, "-"], input=b"caf\xe9 au lait", env=env, capture_output=True, timeout=60),
+            subprocess.run([*command, "--", "--caf", b"\xe9"], env=environment(), capture_output=True, timeout=60),
+        ]
+        assert [process.returncode for process in ran] == [0, 0], ran[0].stderr
+        asked = [json.dumps(request.json["messages"][-1]["content"], ensure_ascii=False) for request in server.requests]
+    assert "caf\ufffd au lait" in asked[0]
+    assert "--caf \ufffd" in asked[1]
+
+
+@pytest.mark.parametrize("wish", [{"NO_COLOR": "1", "TERM": "xterm"}, {"TERM": "dumb"}])
+def test_no_colours_where_none_are_wanted(wish: dict[str, str]) -> None:
+    """NO_COLOR and a dumb terminal get no escape sequence at all."""
+    with SseServer(calls("ls"), says("Nothing.")) as server:
+        terminal = Terminal(
+            "--base-url", f"{server.url}/v1", "--model", "m", "--tools", "ls", "What is here?", env=environment(**wish)
+        )
+        assert terminal.finish() == cli.DONE
+    assert "→ ls" in terminal.shown and "\x1b" not in terminal.shown
+
+
+def test_it_does_not_ask_where_the_question_cannot_be_seen(tmp_path: Path) -> None:
+    """With standard error in a file nobody sees the question: the call is refused, and nothing is read from the terminal."""
+    with SseServer(calls("bash", command="touch made"), says("Pity.")) as server:
+        master, slave = pty.openpty()
+        with open(tmp_path / "log", "wb") as log:
+            command = [*PYTHON, "--base-url", f"{server.url}/v1", "--model", "m", "--cwd", str(tmp_path), "Do it."]
+            ran = subprocess.run(command, stdin=slave, stdout=subprocess.PIPE, stderr=log, env=environment(), timeout=60)
+        os.close(slave)
+        os.close(master)
+        told = json.dumps(server.requests[1].json["messages"][-1])
+    assert ran.returncode == cli.DONE
+    assert "nobody is there to be asked" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_ctrl_c_twice_ends_it_at_once(tmp_path: Path) -> None:
+    """While a command that ignores signals is being ended, a second Ctrl-C is obeyed; nothing is left, exit code 130."""
+    with SseServer(calls("bash", command="trap '' INT TERM; echo $$ > pid; while :; do sleep 1; done")) as server:
+        command = [*PYTHON, "--base-url", f"{server.url}/v1", "--model", "m", "--yes", "--cwd", str(tmp_path), "Do it."]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
+            pid_file = tmp_path / "pid"
+            deadline = time.monotonic() + 30
+            while not (pid_file.exists() and pid_file.read_text()):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)  # two signals at once are one
+            process.send_signal(signal.SIGINT)
+            started = time.monotonic()
+            assert process.wait(timeout=20) == cli.INTERRUPTED
+            assert time.monotonic() - started < 5
+            assert process.stderr is not None
+            err = process.stderr.read().decode()
+    assert "Traceback" not in err and err.endswith("interrupted\n")
+    pid = int(pid_file.read_text())
+    deadline = time.monotonic() + 10
+    while _is_alive(pid):
+        assert time.monotonic() < deadline, "the command is left behind"
+        time.sleep(0.02)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return not os.path.isdir("/proc")  # it has just ended, or the system has no such folder
 
 
 def test_it_works_without_rich(tmp_path: Path) -> None:
