@@ -57,8 +57,8 @@ def ask(
 def test_no_tools_means_no_field(api: str, tools: Any) -> None:
     """C038: an agent without tools sends no empty list, which some servers refuse, and no tool choice."""
     with SseServer(says("ok")) as server:
-        assert ask(server, api, tools=tools).text == "ok"
-        assert {"tools", "toolConfig"}.isdisjoint(server.requests[0].json)
+        assert ask(server, api, tools=tools, tool_choice="required").text == "ok"
+        assert {"tools", "toolConfig", "tool_choice"}.isdisjoint(server.requests[0].json)
 
 
 @FOUR
@@ -192,6 +192,17 @@ def test_options_reach_the_request(api: str) -> None:
     )
     choice = body.get("tool_choice") or body["toolConfig"]["functionCallingConfig"]
     assert choice in ("required", {"type": "any"}, {"mode": "ANY"})
+
+
+@FOUR
+def test_one_stop_word_need_not_be_a_list(api: str) -> None:
+    """A text is one stop word, not a list of letters."""
+    with SseServer(says("ok")) as server:
+        ask(server, api, stop="END")
+        body = server.requests[0].json
+    config = body.get("generationConfig", body)
+    found = [config[name] for name in ("stop", "stop_sequences", "stopSequences") if name in config]
+    assert found == ([] if api == "openai-responses" else [["END"]])
 
 
 @FOUR

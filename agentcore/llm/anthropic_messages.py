@@ -124,8 +124,8 @@ class AnthropicMessages(WireFormat):
             body["stop_sequences"] = list(options.stop)
         if context.tools:
             body["tools"] = _tools(context.tools, compat, control)
-        if options.tool_choice is not None:
-            body["tool_choice"] = _tool_choice(options.tool_choice)
+            if options.tool_choice is not None:  # which the API refuses without tools
+                body["tool_choice"] = _tool_choice(options.tool_choice)
         if model.reasoning:
             body.update(_thinking(model, options, compat))
         user = (options.metadata or {}).get("user_id")

@@ -99,8 +99,8 @@ class OpenAIResponses(WireFormat):
             body["service_tier"] = options.service_tier
         if context.tools:
             body["tools"] = [_tool(tool, model) for tool in context.tools]
-        if options.tool_choice is not None:
-            body["tool_choice"] = _tool_choice(options.tool_choice)
+            if options.tool_choice is not None:
+                body["tool_choice"] = _tool_choice(options.tool_choice)
         if model.reasoning:
             body.update(_reasoning(model, options))
         url = join_url(model, "/responses", vendor="openai", vendor_url=DEFAULT_BASE_URL)

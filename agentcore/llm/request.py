@@ -76,7 +76,7 @@ class StreamOptions:
     thinking_budgets: dict[str, int] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
-    stop: Sequence[str] | None = None
+    stop: str | Sequence[str] | None = None
     tool_choice: str | None = None
     session_id: str | None = None
     cache_retention: Literal["none", "short", "long"] | None = None
@@ -93,6 +93,8 @@ class StreamOptions:
     transport: str | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            self.stop = [self.stop]
         for name, value in (("on_payload", self.on_payload), ("on_response", self.on_response)):
             if value is not None:
                 fit_callback(value, (name.removeprefix("on_"), "model"), what=name)
