@@ -130,8 +130,13 @@ def peak_kb() -> int:
         # Not getrusage: a child's ru_maxrss begins with what its parent had in memory.
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
-    import resource
+    try:
+        import resource
+    except ImportError:  # Windows
+        import psutil
 
+        peak = int(psutil.Process().memory_info().peak_wset)
+        return peak // 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak // 1024 if sys.platform == "darwin" else peak
 

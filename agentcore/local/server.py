@@ -10,6 +10,7 @@ A forked child has no server: the native threads did not come along. It starts o
 from __future__ import annotations
 
 import atexit
+import contextlib
 import http.client
 import importlib
 import importlib.util
@@ -113,14 +114,26 @@ def missing_parts() -> str | None:
 def _unsupported_platform() -> str | None:
     """Name this platform if no wheel of xllamacpp is known for it."""
     machine = platform.machine().lower()
-    if sys.platform == "linux" and platform.libc_ver()[0] != "glibc":
+    if sys.platform == "linux" and not _has_glibc():
         return "Linux without glibc (musl)"
-    if sys.platform == "darwin" and machine == "x86_64":
-        return None  # an older wheel, which pip finds by itself
+    if sys.platform == "darwin":
+        if machine == "x86_64":
+            return None  # an older wheel, which pip finds by itself
+        release = platform.mac_ver()[0]
+        if release and int(release.split(".")[0]) < 13:
+            return f"macOS {release} (13 or later is needed)"
     known = {"linux": ("x86_64", "aarch64"), "darwin": ("arm64",), "win32": ("amd64",)}
     if machine not in known.get(sys.platform, ()):
         return f"{platform.system()} on {platform.machine()}"
     return None
+
+
+def _has_glibc() -> bool:
+    # Both: platform looks into the file of the interpreter, which may be a wrapper; confstr asks the library itself.
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        if (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
+            return True
+    return platform.libc_ver()[0] == "glibc"
 
 
 def _load() -> Any:
