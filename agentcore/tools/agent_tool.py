@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import sys
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, fields, replace
 from enum import Enum
+from types import FunctionType
 from typing import Any
 
 from agentcore.callbacks import fit_callback
@@ -43,6 +46,9 @@ class AgentTool:
         execution_mode: `SEQUENTIAL` makes every batch with a call of this tool run one by one.
         timeout: Seconds after which a call is given up: its signal is aborted and the model gets an error result.
 
+    A copy shares the functions. A tool is pickled by its name where it stands at the top of a module, as one of `@tool` does, and
+    else with its fields: then its functions must be such that pickle can find them.
+
     Threads:
         `execute` runs on a tool worker (`agentcore-tool-…`), several calls at the same time unless sequential;
         `prepare_arguments` runs on the run thread.
@@ -62,6 +68,8 @@ class AgentTool:
     timeout: float | None = None
     run: Callable[..., Any] = field(init=False, repr=False, compare=False)
     """`execute` with all five arguments, whatever it takes."""
+    home: tuple[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+    """The module of the function that the tool was made of, and the function's name there."""
 
     def __post_init__(self) -> None:
         self.run = fit_callback(self.execute, EXECUTE_NAMES, what=f"execute of the tool {self.name!r}")
@@ -82,3 +90,37 @@ class AgentTool:
                 raise ValueError(
                     f"the execution_mode of the tool {self.name!r} is {given!r}: give 'sequential', 'parallel' or None"
                 ) from None
+
+    def __copy__(self) -> AgentTool:
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AgentTool:
+        return replace(self, parameters=copy.deepcopy(self.parameters, memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self.home is not None and _find(*self.home) is self:
+            return _find, self.home
+        for function in (self.execute, self.prepare_arguments):
+            if isinstance(function, FunctionType) and _find(function.__module__, function.__qualname__) is not function:
+                raise TypeError(
+                    f"the tool {self.name!r} cannot be pickled, since {function.__qualname__} does not stand at the top of a "
+                    "module: define it (or the tool itself) there, or make the tool where it is needed"
+                )
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
+        return _make, (type(self), values)
+
+
+def _find(module: str, name: str) -> Any:
+    """Return what stands under a name in a module; None if it does not."""
+    found: Any = sys.modules.get(module)
+    if found is None:
+        import importlib
+
+        found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _make(kind: type[AgentTool], values: dict[str, Any]) -> AgentTool:
+    return kind(**values)

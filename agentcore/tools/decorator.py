@@ -155,7 +155,7 @@ def _make(
             first.append(values.pop(key))
         return to_result(function(*first, **values))
 
-    return AgentTool(
+    made = AgentTool(
         name=name,
         label=label or name,
         description=summary if description is None else description,
@@ -164,6 +164,9 @@ def _make(
         execution_mode=cast("ToolExecutionMode | None", execution_mode),  # a text is made one there
         timeout=timeout,
     )
+    if isinstance(inner, types.FunctionType):
+        made.home = (inner.__module__, inner.__qualname__)
+    return made
 
 
 def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
