@@ -164,7 +164,11 @@ _BLOCK_TAGS = frozenset({"text", "image", "thinking", "toolCall"})
 
 
 def _decode_if_raw(cls: type[Json], raw: Any) -> Any:
-    return decode(cls, raw) if isinstance(raw, Mapping) else raw
+    if isinstance(raw, Mapping):
+        return decode(cls, raw)
+    if isinstance(raw, cls):
+        return raw
+    raise ValueError(f"the JSON of {cls.__name__} must be an object, not {type(raw).__name__}")
 
 
 def _decode_blocks(raw: Any) -> list[Any]:
@@ -309,14 +313,18 @@ def decode_tagged(raw: Any) -> Any:
     """Make an object of the class that the `role` or `type` of its JSON form names.
 
     Raises:
-        ValueError: No class has such a tag.
+        ValueError: No class has such a tag, or this is no JSON object at all.
     """
     if not isinstance(raw, Mapping):
-        return raw
+        if isinstance(raw, (str, int, float, list)):
+            raise ValueError(f"an object with a role or type was expected, not {type(raw).__name__}")
+        return raw  # it is made already
     for tag in ("role", "type"):
         word = raw.get(tag)
         if word is None:
             continue
+        if not isinstance(word, str):
+            raise ValueError(f"{tag} must be a string, not {type(word).__name__}")
         cls = _by_tag.get((tag, word)) or _by_tag.get((tag, "*"))
         if cls is not None:
             return decode(cls, raw)

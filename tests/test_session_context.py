@@ -124,6 +124,24 @@ def test_transforms_change_the_entries_of_a_context() -> None:
     assert isinstance(session.build_context_entries()[0], CompactionEntry)
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("hello", "an object with a role or type was expected, not str"),
+        ({"role": 5, "content": []}, "role must be a string, not int"),
+        ({"role": "assistant", "content": [], "usage": "much"}, "the JSON of Usage must be an object, not str"),
+        ({"role": "user", "content": [{"type": "text"}]}, "the JSON of TextContent has no key 'text'"),
+    ],
+)
+def test_a_message_of_another_shape_is_no_message(session: Session, message: Any, words: str) -> None:
+    """What a foreign program wrote in place of a message is an error that names the entry, not an object that breaks later."""
+    session.append_entry({"type": "message", "id": "odd", "message": message})
+    with pytest.raises(SessionCorruptError, match=rf"entry 'odd' \(message\) cannot be read: {words}"):
+        session.build_context()
+    assert [type(entry).__name__ for entry in session.get_entries()] == ["UnknownEntry"]
+    assert "odd" in session.tree()
+
+
 def test_an_entry_that_cannot_be_read_is_named(session: Session) -> None:
     """A message entry without a message fails the context with its id; the session can still be looked at."""
     say(session, "a")

@@ -180,6 +180,20 @@ def test_a_broken_line_inside_is_named(tmp_path: Path, content: str, fault: str)
     assert os.listdir(tmp_path) == ["s.jsonl"]
 
 
+def test_one_bad_byte_loses_no_entry(tmp_path: Path) -> None:
+    """A line with a byte that is no UTF-8 is read with a mark in its place, as the reference does; the file stays as it is."""
+    path = tmp_path / "s.jsonl"
+    content = (
+        (HEADER + line("a", None, "t-a") + line("b", "a", "cafe") + line("c", "b", "t-c")).encode().replace(b"cafe", b"caf\xe9")
+    )
+    assert b"\xe9" in content
+    path.write_bytes(content)
+    with Session(JsonlSessionStorage.open(path)) as session:
+        assert [message.text for message in session.build_context().messages] == ["t-a", "caf\ufffd", "t-c"]  # type: ignore[union-attr]
+        session.append_message(UserMessage("x", timestamp=1))
+    assert path.read_bytes().startswith(content)
+
+
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     """C080: U+2028, U+2029, U+0085, form feeds and file separators, written unescaped, are part of a text."""
     text = "a\u2028b\u2029c\u0085d\u000be"

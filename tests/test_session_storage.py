@@ -212,6 +212,31 @@ def ring() -> Any:
     return value
 
 
+def test_what_is_nested_deeply_comes_back(repo: Any) -> None:
+    """Whatever could be stored can be opened again, also from deeper in the stack than it was stored from."""
+    depths = []
+    with repo.create(cwd="/w") as session:
+        session.append_message(UserMessage("a", timestamp=1))
+        for depth in range(100, 1000, 20):
+            value: Any = None
+            for _ in range(depth):
+                value = [value]
+            try:
+                session.append_custom_entry("deep", value)
+                depths.append(depth)
+            except (ValueError, RecursionError):
+                break
+
+    def open_below(frames: int) -> list[Any]:
+        if frames:
+            return open_below(frames - 1)
+        with repo.open(session.id) as again:
+            return [entry.type for entry in again.get_entries()]
+
+    assert len(depths) > 10
+    assert open_below(200) == ["message", *["custom"] * len(depths)]
+
+
 def test_messages_of_ones_own_are_stored(session: Session) -> None:
     """A dataclass with a role, and a mapping with a role, are messages: stored with all they hold, given back as `OtherMessage`."""
     session.append_message(Bookmark(7))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -267,11 +268,43 @@ def _parse_lines(block: bytes, path: str, content: FileContent) -> tuple[list[An
     return raws, numbers
 
 
-def _parse_line(text: bytes) -> list[Any] | None:
+def _parse_line(line: bytes) -> list[Any] | None:
     try:
-        return [json.loads(text.decode("utf-8", "surrogatepass"))]
+        text = line.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        text = line.decode("utf-8", "replace")  # as the reference reads: one bad byte does not lose an entry
+    try:
+        return [parse_json(text)]
     except (ValueError, RecursionError):
         return None
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON text that may be nested as deeply as whoever wrote it could write, wherever on the stack we are now.
+
+    Raises:
+        ValueError: It is no JSON.
+        RecursionError: It is nested more deeply than this Python can parse.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        # A new thread has the whole stack to itself.
+        made: list[Any] = []
+        failures: list[Exception] = []
+
+        def parse() -> None:
+            try:
+                made.append(json.loads(text))
+            except (ValueError, RecursionError) as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=parse, name="agentcore-session-parse", daemon=True)
+        thread.start()
+        thread.join()
+        if failures:
+            raise failures[0] from None
+        return made[0]
 
 
 _ENTRY_START = re.compile(r'\{\s*"(?:type|id|parentId)"\s*:')

@@ -22,7 +22,7 @@ from agentcore.codec import dumps
 from agentcore.errors import SessionCorruptError, SessionError
 from agentcore.session.bulk import collector_paused
 from agentcore.session.entries import RawEntry, entry_fault
-from agentcore.session.jsonl_file import metadata_of
+from agentcore.session.jsonl_file import metadata_of, parse_json
 from agentcore.session.session import Session
 from agentcore.session.storage import EntryStorage, ForkPosition, Fsync, SessionMetadata, check_fsync, new_header, whole_cwd
 from agentcore.session.tree import EntryIndex, entries_for_fork
@@ -248,8 +248,8 @@ class SqliteSessionStorage(EntryStorage):
     def _parse(self, texts: list[str]) -> list[RawEntry]:
         try:
             raws: list[Any] = json.loads(f"[{','.join(texts)}]")
-        except ValueError:
-            raws = []
+        except (ValueError, RecursionError):
+            raws = self._parse_singly(texts)
         for place, raw in enumerate(raws):
             fault = entry_fault(raw)
             if fault is not None:
@@ -259,6 +259,12 @@ class SqliteSessionStorage(EntryStorage):
                 f"{self.path}: an entry of session {self.metadata.id} is not JSON; mend it", code="invalid_entry"
             )
         return raws
+
+    def _parse_singly(self, texts: list[str]) -> list[Any]:
+        try:
+            return [parse_json(text) for text in texts]
+        except (ValueError, RecursionError):
+            return []
 
     def _write(self, line: str) -> None:
         session_id = self.metadata.id
