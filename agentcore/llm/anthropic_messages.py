@@ -24,7 +24,7 @@ from agentcore.llm.failures import classify_error
 from agentcore.llm.history import encode_history, is_blank, plain_id, to_json
 from agentcore.llm.http import RequestFailed
 from agentcore.llm.partial_json import parse_json_with_repair
-from agentcore.llm.request import Context, StreamOptions, ToolSpec
+from agentcore.llm.request import Context, StreamOptions, ToolSpec, widen_options
 from agentcore.llm.sse import SseEvent
 from agentcore.llm.thinking import (
     MIN_ANSWER_TOKENS,
@@ -291,7 +291,7 @@ def _own_options(model: Model, context: Context, options: StreamOptions, compat:
     if isinstance(options, AnthropicOptions):
         limit = options.max_tokens if options.max_tokens is not None else model.max_tokens or DEFAULT_MAX_TOKENS
         return options, limit
-    own = AnthropicOptions(**{name: getattr(options, name) for name in StreamOptions.__dataclass_fields__})
+    own = widen_options(options, AnthropicOptions)
     limit = answer_limit(model, context, options) or clamp_max_tokens(model, context, DEFAULT_MAX_TOKENS)
     level = requested_level(model, options)
     own.thinking_enabled = False

@@ -22,7 +22,7 @@ from agentcore.llm.assembly import Assembly
 from agentcore.llm.failures import classify_error
 from agentcore.llm.history import encode_history, is_blank, plain_id, to_json
 from agentcore.llm.http import RequestFailed
-from agentcore.llm.request import Context, StreamOptions, ToolSpec
+from agentcore.llm.request import Context, StreamOptions, ToolSpec, widen_options
 from agentcore.llm.sse import SseEvent
 from agentcore.llm.thinking import answer_limit, requested_level
 from agentcore.llm.usage import count_usage, token_count
@@ -271,7 +271,7 @@ def _count(model: Model, usage: Mapping[str, Any]) -> Any:
 def _own_options(model: Model, context: Context, options: StreamOptions) -> GoogleOptions:
     if isinstance(options, GoogleOptions):
         return options
-    own = GoogleOptions(**{name: getattr(options, name) for name in StreamOptions.__dataclass_fields__})
+    own = widen_options(options, GoogleOptions)
     own.max_tokens = answer_limit(model, context, options)
     level = requested_level(model, options)
     if level is None:

@@ -21,7 +21,7 @@ from agentcore.llm.compat import Compat, compat_of
 from agentcore.llm.failures import classify_error
 from agentcore.llm.history import JsonPieces, encode_history, plain_id, sanitize_surrogates, short_hash, to_json
 from agentcore.llm.http import RequestFailed
-from agentcore.llm.request import Context, StreamOptions, ToolSpec
+from agentcore.llm.request import Context, StreamOptions, ToolSpec, widen_options
 from agentcore.llm.sse import SseEvent
 from agentcore.llm.thinking import answer_limit, requested_level
 from agentcore.llm.usage import count_usage, token_count
@@ -310,7 +310,7 @@ def _failure_of(response: Mapping[str, Any]) -> Any:
 def _own_options(model: Model, context: Context, options: StreamOptions) -> ResponsesOptions:
     if isinstance(options, ResponsesOptions):
         return options
-    own = ResponsesOptions(**{name: getattr(options, name) for name in StreamOptions.__dataclass_fields__})
+    own = widen_options(options, ResponsesOptions)
     own.max_tokens = answer_limit(model, context, options)
     own.reasoning_effort = requested_level(model, options)
     return own

@@ -25,7 +25,7 @@ from agentcore.events import (
 from agentcore.llm.assembly import LiveText, LiveThinking, LiveToolCall
 from agentcore.llm.failures import Failure, classify_text
 from agentcore.llm.http import RequestFailed
-from agentcore.llm.request import Context, StreamOptions
+from agentcore.llm.request import Context, StreamOptions, widen_options
 from agentcore.llm.sse import SseEvent
 from agentcore.llm.wire import Answer, Call, WireFormat, WireRequest, join_url, run_wire_format, setup_failure
 from agentcore.messages import Message, StopReason, TextContent, Usage, UserMessage
@@ -173,7 +173,7 @@ def _fail(answer: Answer, data: Mapping[str, Any]) -> AssistantMessageEvent:
 
 
 def _own_options(options: StreamOptions) -> ProxyOptions:
-    own = ProxyOptions(**{name: getattr(options, name) for name in StreamOptions.__dataclass_fields__})
+    own = widen_options(options, ProxyOptions)
     own.auth_token = options.api_key
     return own
 

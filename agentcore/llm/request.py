@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from agentcore.abort import AbortSignal
 from agentcore.callbacks import fit_callback
@@ -98,6 +98,14 @@ class StreamOptions:
         for name, value in (("on_payload", self.on_payload), ("on_response", self.on_response)):
             if value is not None:
                 fit_callback(value, (name.removeprefix("on_"), "model"), what=name)
+
+
+OptionsT = TypeVar("OptionsT", bound=StreamOptions)
+
+
+def widen_options(options: StreamOptions, kind: type[OptionsT]) -> OptionsT:
+    """Return plain options as those of one wire format, whose further fields keep their defaults."""
+    return kind(**{name: getattr(options, name) for name in StreamOptions.__dataclass_fields__})
 
 
 StreamFn = Callable[[Model, Context, StreamOptions], Iterable[AssistantMessageEvent]]
