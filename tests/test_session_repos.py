@@ -71,6 +71,19 @@ def test_working_directories_are_whole_paths(repo: Any, tmp_path: Path, monkeypa
     assert repo.list("/elsewhere") == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a working directory cannot be deleted there")
+def test_a_working_directory_that_is_gone(repo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the process's own folder was deleted, the error says that one has to be named; then it works."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(SessionError, match="the working directory of this process is gone: pass cwd="):
+        repo.create()
+    with repo.create(cwd="/w") as session:
+        session.append_message(hello())
+
+
 @pytest.mark.parametrize("session_id", ["1", "..", "a b", "ü😀", "x_1", "x" * 200])
 def test_any_session_id(repo: Any, session_id: str) -> None:
     """A session is found by exactly its id, also where another one's ends with it."""

@@ -80,7 +80,7 @@ class MemorySessionRepo:
             SessionError: There is one of that id.
         """
         storage = MemorySessionStorage(
-            cwd=os.getcwd() if cwd is None else cwd, session_id=session_id, parent_session=parent_session, metadata=metadata
+            cwd="." if cwd is None else cwd, session_id=session_id, parent_session=parent_session, metadata=metadata
         )
         return self._keep(Session(storage))
 

@@ -52,11 +52,19 @@ def check_fsync(fsync: str) -> None:
 
 
 def whole_cwd(cwd: str | os.PathLike[str]) -> str:
-    """Return a working directory as a whole path, since a relative one means nothing to the next process; "" stays."""
+    """Return a working directory as a whole path, since a relative one means nothing to the next process; "" stays.
+
+    Raises:
+        SessionError: It is relative, and the process's working directory was deleted.
+    """
     name = os.fspath(cwd)
     if not name or ntpath.splitdrive(name)[0]:  # none, or one of Windows, also where this is another system
         return name
-    return os.path.abspath(name)
+    try:
+        return os.path.abspath(name)
+    except FileNotFoundError as error:
+        text = "the working directory of this process is gone: pass cwd= with a folder that is there"
+        raise SessionError(text, code="storage") from error
 
 
 def new_header(
@@ -68,7 +76,7 @@ def new_header(
         "version": SESSION_VERSION,
         "id": session_id or new_session_id(),
         "timestamp": now_iso(),
-        "cwd": os.getcwd() if cwd is None else whole_cwd(cwd),
+        "cwd": whole_cwd("." if cwd is None else cwd),
     }
     if parent_session is not None:
         header["parentSession"] = os.fspath(parent_session)
