@@ -200,6 +200,33 @@ def in_child(work: Callable[[], str]) -> str:
     return text
 
 
+@pytest.mark.filterwarnings("error")
+def test_opening_leaves_alone_what_is_being_written(tmp_path: Path) -> None:
+    """Opened again and again while another thread writes long entries, a file is never mended under the writer's hands."""
+    path = tmp_path / "s.jsonl"
+    is_done = threading.Event()
+    counts: list[int] = []
+    failures: list[BaseException] = []
+
+    def open_again() -> None:
+        try:
+            while not is_done.is_set():
+                counts.append(len(JsonlSessionStorage.open(path).index.raws))
+        except BaseException as error:
+            failures.append(error)
+
+    with Session(JsonlSessionStorage.create(path, cwd="/w", fsync="never")) as session:
+        opener = threading.Thread(target=open_again)
+        opener.start()
+        ids = [session.append_message(UserMessage("x" * 500_000, timestamp=1)) for _ in range(60)]
+        is_done.set()
+        opener.join(timeout=30)
+    assert failures == []
+    assert counts == sorted(counts)
+    assert [entry.id for entry in Session(JsonlSessionStorage.open(path)).get_entries()] == ids
+    assert os.listdir(tmp_path) == ["s.jsonl"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_does_not_share_the_lock(path: Path, kind: str) -> None:
