@@ -338,6 +338,53 @@ def test_threads_append_one_after_the_other(session: Session) -> None:
     assert {entry.id for entry in path} == {entry.id for entry in session.get_entries()}
 
 
+def test_reading_goes_on_while_others_append(session: Session) -> None:
+    """Contexts, drawings, figures and branches may be asked for at any moment while two threads append and move about."""
+    is_done = threading.Event()
+    failures: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            for number in range(100):
+                made = session.append_message(AssistantMessage([ToolCall("1", "read")], usage=Usage(1), timestamp=1))
+                session.append_message(ToolResultMessage("1", "read", [TextContent("text")], timestamp=2))
+                if number % 20 == 19:
+                    session.append_label(made, str(number))
+                    session.append_compaction("S", made, 5)
+                    session.move_to(made, "left")
+        except BaseException as error:
+            failures.append(error)
+
+    def look() -> None:
+        try:
+            while not is_done.is_set():
+                pending: list[str] = []
+                for message in session.build_context().messages:
+                    if isinstance(message, ToolResultMessage):
+                        assert message.tool_call_id == pending.pop()
+                    elif isinstance(message, AssistantMessage):
+                        assert pending == []
+                        pending = [call.id for call in message.tool_calls]
+                assert pending == []
+                assert session.tree().count("◄ leaf") <= 1
+                assert len(session.get_branch()) <= len(session.get_entries())
+                assert session.get_session_stats().message_count <= 400
+        except BaseException as error:
+            failures.append(error)
+
+    writers = [threading.Thread(target=append) for _ in range(2)]
+    readers = [threading.Thread(target=look) for _ in range(2)]
+    for thread in (*writers, *readers):
+        thread.start()
+    for thread in writers:
+        thread.join(timeout=60)
+    is_done.set()
+    for thread in readers:
+        thread.join(timeout=60)
+    assert failures == []
+    assert session.get_session_stats().message_count == 400
+
+
 def test_list_gives_the_newest_first(repo: Any) -> None:
     """All sessions or those of one working directory, by the time of their making."""
     assert repo.list() == []

@@ -132,7 +132,7 @@ class SessionRepo(Protocol):
     def create(
         self,
         *,
-        cwd: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         session_id: str | None = None,
         parent_session: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -144,7 +144,7 @@ class SessionRepo(Protocol):
         """Open a session for writing, by what `list` says of it or by its path or id."""
         ...
 
-    def list(self, cwd: str | None = None) -> Sequence[SessionMetadata]:
+    def list(self, cwd: str | os.PathLike[str] | None = None) -> Sequence[SessionMetadata]:
         """Return the sessions, those of one working directory or all; the newest first."""
         ...
 
@@ -159,7 +159,7 @@ class SessionRepo(Protocol):
         entry_id: str | None = None,
         position: ForkPosition = "before",
         session_id: str | None = None,
-        cwd: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
         parent_session: str | None = None,
     ) -> Session:
