@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,8 @@ def rule(given: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) 
     prepared = prepare_edit_arguments(arguments)
     edits, path = prepared.get("edits"), prepared.get("path")
     content = given.get("files", {}).get(path)
+    if isinstance(content, dict) and "base64" in content and "expected" in recorded and isinstance(edits, list):
+        return _edited_bytes(recorded, path, base64.b64decode(content["base64"]), edits)
     if not isinstance(content, str) or not isinstance(edits, list) or "error" in ours:
         return None
     old = normalize_to_lf(content)
@@ -139,6 +142,17 @@ def rule(given: dict[str, Any], recorded: dict[str, Any], ours: dict[str, Any]) 
     assert _loosely(new) == _loosely(recorded["expected"]["files_after"][path])
     assert apply_patch(old.removeprefix(BOM), ours["details"]["patch"]) == normalize_to_lf(new).removeprefix(BOM)
     return Difference(OUTSIDE, {"expected.files_after": ours["files_after"], "expected.details": ours["details"]})
+
+
+def _edited_bytes(recorded: dict[str, Any], path: str, content: bytes, edits: list[dict[str, Any]]) -> Difference | None:
+    """Make the edits on the bytes of a file that is not UTF-8, where each text is there exactly once."""
+    for edit in edits:
+        old = str(edit["oldText"]).encode()
+        if content.count(old) != 1:
+            return None
+        content = content.replace(old, str(edit["newText"]).encode())
+    shown = {"base64": base64.b64encode(content).decode("ascii")}
+    return Difference(OUTSIDE, {"expected.files_after": {**recorded["expected"]["files_after"], path: shown}})
 
 
 def _loosely(text: str) -> str:
