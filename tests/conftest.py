@@ -6,6 +6,7 @@ import contextlib
 import gc
 import glob
 import os
+import signal
 import sys
 import threading
 import time
@@ -26,6 +27,13 @@ def no_keys_and_no_proxies() -> None:
     for name in [*os.environ]:
         if is_provider_key_variable(name) or name.lower() in ("http_proxy", "https_proxy", "all_proxy"):
             del os.environ[name]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> None:
+    """Undo what a background job inherits from its shell: an ignored SIGINT, which the children of the tests would inherit too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

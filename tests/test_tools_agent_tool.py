@@ -91,3 +91,10 @@ def test_another_process_gets_the_tool(tmp_path: Path) -> None:
     pickled = subprocess.run([sys.executable, "-c", make], cwd=tmp_path, capture_output=True, check=True, timeout=30).stdout
     result = subprocess.run([sys.executable, "-c", take], cwd=tmp_path, capture_output=True, check=True, timeout=30, input=pickled)
     assert b"text='5'" in result.stdout
+
+
+def test_a_tool_of_a_function_is_called_like_the_function() -> None:
+    """As if it had not been made a tool, copies too; a tool that was made by hand says how it is run."""
+    assert shout("hello") == "HELLO" == copy.deepcopy(shout)(text="hello")
+    with pytest.raises(TypeError, match=r"the tool 'quiet' was not made of a function by @tool: call its execute\("):
+        QUIET()

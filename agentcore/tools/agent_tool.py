@@ -70,6 +70,8 @@ class AgentTool:
     """`execute` with all five arguments, whatever it takes."""
     home: tuple[str, str] | None = field(default=None, init=False, repr=False, compare=False)
     """The module of the function that the tool was made of, and the function's name there."""
+    function: Callable[..., Any] | None = field(default=None, init=False, repr=False, compare=False)
+    """The function that the tool was made of by `@tool`."""
 
     def __post_init__(self) -> None:
         self.run = fit_callback(self.execute, EXECUTE_NAMES, what=f"execute of the tool {self.name!r}")
@@ -91,11 +93,25 @@ class AgentTool:
                     f"the execution_mode of the tool {self.name!r} is {given!r}: give 'sequential', 'parallel' or None"
                 ) from None
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function that the tool was made of, as if it had not been made a tool: for tests, or from other code."""
+        if self.function is None:
+            raise TypeError(
+                f"the tool {self.name!r} was not made of a function by @tool: call its "
+                "execute(tool_call_id, args, signal, on_update, context)"
+            )
+        return self.function(*args, **kwargs)
+
     def __copy__(self) -> AgentTool:
-        return replace(self)
+        return self._copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AgentTool:
-        return replace(self, parameters=copy.deepcopy(self.parameters, memo))
+        return self._copy(parameters=copy.deepcopy(self.parameters, memo))
+
+    def _copy(self, **changes: Any) -> AgentTool:
+        copied = replace(self, **changes)
+        copied.function = self.function
+        return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.home is not None and _find(*self.home) is self:

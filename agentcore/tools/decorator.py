@@ -164,6 +164,7 @@ def _make(
         execution_mode=cast("ToolExecutionMode | None", execution_mode),  # a text is made one there
         timeout=timeout,
     )
+    made.function = function
     if isinstance(inner, types.FunctionType):
         made.home = (inner.__module__, inner.__qualname__)
     return made
