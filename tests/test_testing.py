@@ -15,7 +15,7 @@ from agentcore.abort import AbortController
 from agentcore.llm import Context, StreamOptions, stream
 from agentcore.messages import ToolCall, Usage, UserMessage
 from agentcore.models import Model
-from agentcore.testing import SseServer, answer, calls, calls_raw, ends, fails, says, scripted_stream, thinks, waits
+from agentcore.testing import Request, SseServer, Turn, answer, calls, calls_raw, ends, fails, says, scripted_stream, thinks, waits
 
 MODEL = Model("m", provider="p")
 APIS = ("openai-completions", "openai-responses", "anthropic-messages", "google-generative-ai")
@@ -235,3 +235,23 @@ def test_closing_the_server_ends_everything() -> None:
         client.close()
     assert set(threading.enumerate()) <= before
     server.close()
+
+
+def test_an_answer_that_cannot_be_made_says_why() -> None:
+    """A function of the script that raises, and a path that belongs to no wire format, are seen by the client, in words."""
+
+    def refuse(request: Request) -> Turn:
+        assert request.json["model"] == "another", "wrong model"
+        return says("never")
+
+    with SseServer(refuse, says("never")) as server:
+        model = server.model()
+        assert "500 Internal Server Error: the scripted answer could not be made: AssertionError: wrong model" in error_of(model)
+        model.base_url += "/more"
+        model.api = "proxy"
+        assert "the scripted answer could not be made: no wire format has the path /v1/more/api/stream: use" in error_of(model)
+
+
+def error_of(model: Model) -> str:
+    *_, last = stream(model, Context("", [UserMessage("hi")]), StreamOptions(max_retries=0))
+    return str(last.message.error_message)  # type: ignore[union-attr]

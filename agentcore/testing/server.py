@@ -261,9 +261,7 @@ class SseServer:
         if scripted is None:
             text = f"request {self._taken} came, but only {count} answers are scripted: add one to SseServer"
             scripted = Answer({"error": {"message": text}}, status=500)
-        if callable(scripted):
-            scripted = scripted(request)
-        given = scripted if isinstance(scripted, Answer) else Answer(scripted)
+        given = _make_answer(scripted, request)
         if given.drop:
             return False
         if given.never:
@@ -317,6 +315,19 @@ class SseServer:
                 pass
         elif callable(gate):
             gate()
+
+
+def _make_answer(scripted: ScriptedAnswer, request: Request) -> Answer:
+    """Return the answer to a request; a script that cannot make one is an answer that says why, since nobody else would."""
+    try:
+        made = scripted(request) if callable(scripted) else scripted
+        given = made if isinstance(made, Answer) else Answer(made)
+        if isinstance(given.body, Turn):
+            turn_pieces(given.body, request.path, {})
+    except Exception as error:
+        text = str(error) if isinstance(error, ValueError) and not callable(scripted) else f"{type(error).__name__}: {error}"
+        return Answer({"error": {"message": f"the scripted answer could not be made: {text}"}}, status=500)
+    return given
 
 
 def _body_pieces(body: Body, request: Request) -> Iterator[BodyPiece]:

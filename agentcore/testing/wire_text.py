@@ -5,6 +5,7 @@ Each gives the pieces of the body in order: an event as text, or a gate of the t
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Union
@@ -55,16 +56,12 @@ def _argument_value(part: CallPart) -> Any:
         return {}
 
 
-class _Calls:
-    """Gives calls without an id one: `call_1`, `call_2`, …, starting anew with each answer but unlike those of other answers."""
+_numbers = itertools.count(1)  # its steps are atomic: answers are written on several threads
 
-    _made = 0
 
-    def next_id(self, part: CallPart) -> str:
-        if part.id is not None:
-            return part.id
-        _Calls._made += 1
-        return f"call_{_Calls._made}"
+def _id_of(part: CallPart) -> str:
+    """Return the id of a call. One without gets one that no other call of this process has."""
+    return f"call_{next(_numbers)}" if part.id is None else part.id
 
 
 def chat_completions(turn: Turn, model: str) -> Iterator[BodyPiece]:
@@ -75,7 +72,6 @@ def chat_completions(turn: Turn, model: str) -> Iterator[BodyPiece]:
         return _event({**head, "choices": [choice]})
 
     head = {"id": "chatcmpl-scripted", "object": "chat.completion.chunk", "created": 1700000000, "model": model}
-    ids = _Calls()
     calls = 0
     yield chunk({"role": "assistant", "content": ""})
     for part in turn.parts:
@@ -84,7 +80,7 @@ def chat_completions(turn: Turn, model: str) -> Iterator[BodyPiece]:
             continue
         if isinstance(part, CallPart):
             function = {"name": part.name, "arguments": ""}
-            yield chunk({"tool_calls": [{"index": calls, "id": ids.next_id(part), "type": "function", "function": function}]})
+            yield chunk({"tool_calls": [{"index": calls, "id": _id_of(part), "type": "function", "function": function}]})
         for piece in part.pieces:
             if not isinstance(piece, str):
                 yield piece
@@ -146,14 +142,14 @@ class _ResponsesText:
     def whole(self, type: str, status: str, **fields: Any) -> str:
         return self.event(type, response={**self.head, "status": status, "output": self.output, **fields})
 
-    def item(self, part: TextPart | ThinkingPart | CallPart, ids: _Calls) -> Iterator[BodyPiece]:
+    def item(self, part: TextPart | ThinkingPart | CallPart) -> Iterator[BodyPiece]:
         index = len(self.output)
         item_id = f"item_{index}"
         at: dict[str, Any] = {"item_id": item_id, "output_index": index}
         pieces = part.pieces
         text = "".join(piece for piece in pieces if isinstance(piece, str))
         if isinstance(part, CallPart):
-            item: dict[str, Any] = {"id": item_id, "type": "function_call", "call_id": ids.next_id(part), "name": part.name}
+            item: dict[str, Any] = {"id": item_id, "type": "function_call", "call_id": _id_of(part), "name": part.name}
             begun: dict[str, Any] = {**item, "arguments": "", "status": "in_progress"}
             done: dict[str, Any] = {**item, "arguments": text, "status": "completed"}
             before: list[str] = []
@@ -201,14 +197,13 @@ class _ResponsesText:
 def responses(turn: Turn, model: str) -> Iterator[BodyPiece]:
     """The events of OpenAI Responses."""
     text = _ResponsesText(model)
-    ids = _Calls()
     yield text.whole("response.created", "in_progress")
     yield text.whole("response.in_progress", "in_progress")
     for part in turn.parts:
         if isinstance(part, GatePart):
             yield part.gate
         else:
-            yield from text.item(part, ids)
+            yield from text.item(part)
     if turn.error is not None:
         error = {"code": turn.error.code or "server_error", "message": turn.error.text}
         yield text.whole("response.failed", "failed", error=error)
@@ -241,7 +236,6 @@ def anthropic_messages(turn: Turn, model: str) -> Iterator[BodyPiece]:
         "cache_read_input_tokens": usage.cache_read,
         "output_tokens": 1,
     }
-    ids = _Calls()
     index = 0
     message = {"id": "msg_scripted", "type": "message", "role": "assistant", "model": model, "content": []}
     yield event("message_start", message={**message, "stop_reason": None, "stop_sequence": None, "usage": counted})
@@ -250,7 +244,7 @@ def anthropic_messages(turn: Turn, model: str) -> Iterator[BodyPiece]:
             yield part.gate
             continue
         if isinstance(part, CallPart):
-            block: dict[str, Any] = {"type": "tool_use", "id": ids.next_id(part), "name": part.name, "input": {}}
+            block: dict[str, Any] = {"type": "tool_use", "id": _id_of(part), "name": part.name, "input": {}}
             delta_type, key = "input_json_delta", "partial_json"
         elif isinstance(part, ThinkingPart):
             block = {"type": "thinking", "thinking": "", "signature": ""}
