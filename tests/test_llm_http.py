@@ -17,6 +17,8 @@ import pytest
 from agentcore.abort import AbortController
 from agentcore.events import AssistantMessageEvent, RetryEvent
 from agentcore.llm import Context, StreamOptions, close_connections, stream
+from agentcore.llm.connections import SocketGuard
+from agentcore.llm.http import post
 from agentcore.messages import UserMessage
 from agentcore.models import Model
 from agentcore.testing import Answer, SseServer, answer, says, waits
@@ -141,6 +143,22 @@ def test_a_late_abort_does_not_hit_another_request() -> None:
         other.wait_for(lambda: other.events[-1].type in ("done", "error"))
         assert other.events[-1].message.text == "two, whole"  # type: ignore[union-attr]
         other.abort()
+
+
+def test_an_abort_between_the_end_of_the_body_and_the_end_of_the_call_hits_nobody() -> None:
+    """C007: with its last byte a connection goes back to the others, and from that moment an abort leaves it alone."""
+    with SseServer(says("one"), says("two")) as server:
+        guards: list[SocketGuard] = []
+        address = server.url + "/v1/chat/completions"
+        first = post(address, {}, b"{}", connect_timeout=5, timeout=5, signal=None, on_guard=guards.append)
+        while first.read():
+            pass
+        guards[0].shut()
+        second = post(address, {}, b"{}", connect_timeout=5, timeout=5, signal=None, on_guard=guards.append)
+        first.close()
+        assert "two" in second.read_text()
+        second.close()
+        assert server.connections == 1
 
 
 def test_many_late_aborts_never_hit_another_request() -> None:
