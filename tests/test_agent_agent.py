@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from agentcore.agent import Agent, AgentState
-from agentcore.errors import AgentBusyError, AgentRunError
+from agentcore.errors import AgentAbortedError, AgentBusyError, AgentRunError
 from agentcore.loop import AgentLoopTurnUpdate, BeforeToolCallResult
-from agentcore.messages import AssistantMessage, ImageContent, TextContent, ToolResultMessage, Usage, UserMessage
+from agentcore.messages import AssistantMessage, ImageContent, TextContent, ToolCall, ToolResultMessage, Usage, UserMessage
 from agentcore.models import Model
 from agentcore.session import MemorySessionStorage, Session
-from agentcore.testing import calls, ends, fails, says, scripted_stream
+from agentcore.testing import SseServer, answer, calls, ends, fails, says, scripted_stream, waits
 from agentcore.tools.agent_tool import AgentTool
 from agentcore.tools.decorator import tool
 from agentcore.transcript import dump_messages, load_messages
@@ -397,6 +397,46 @@ def test_continue_from_each_kind_of_tail() -> None:
     assert texts == ["q", "a", "first", "b", "later", "c"]
     agent.state.messages = [*agent.messages, ToolResultMessage("c", "t", [TextContent("r")])]
     assert [message.role for message in agent.continue_().result(5)] == ["assistant"]
+
+
+def test_a_failed_or_aborted_answer_is_asked_for_anew() -> None:
+    """`continue_` after an error is the new try that one would expect: the same request, once more."""
+    gate = threading.Event()
+    with SseServer(answer("bad", status=400), says("half") + waits(gate), calls("echo", text="x"), says("done")) as server:
+        agent = Agent(model=server.model(), tools=[echo])
+        with pytest.raises(AgentRunError):
+            agent.run("go", timeout=10)
+        half = threading.Event()
+        agent.subscribe(lambda event: half.set() if event.type == "message_update" else None)
+        run = agent.continue_()
+        assert half.wait(5)
+        run.abort()
+        assert isinstance(run.exception(5), AgentAbortedError)
+        gate.set()
+        agent.continue_().result(10)
+        bodies = [request.json["messages"] for request in server.requests]
+        assert bodies[0] == bodies[1] == bodies[2] == [{"role": "user", "content": "go"}]
+        assert [message["role"] for message in bodies[3]] == ["user", "assistant", "tool"]
+    reasons = [message.stop_reason for message in agent.messages if isinstance(message, AssistantMessage)]
+    assert reasons == ["error", "aborted", "toolUse", "done"]
+    with pytest.raises(ValueError, match="cannot continue from an assistant message"):
+        agent.continue_()
+
+
+def test_a_failure_behind_a_good_answer_leaves_nothing_to_continue() -> None:
+    """A listener raised when all was said: there is no question any more. But calls without results can be gone on from."""
+    failed = AssistantMessage(stop_reason="error")
+    called = AssistantMessage([ToolCall("c", "echo", {})], stop_reason="toolUse")
+    for messages in (
+        [failed],
+        [UserMessage("q"), AssistantMessage([TextContent("a")]), failed, failed],
+        [UserMessage("q"), called],
+    ):
+        with pytest.raises(ValueError, match="cannot continue from an assistant message"):
+            Agent(messages=messages).continue_()
+    agent = Agent(messages=[UserMessage("q"), called, failed], stream_fn=scripted_stream(says("ok")))
+    agent.continue_().result(5)
+    assert agent.messages[-1].text == "ok"  # type: ignore[union-attr]
 
 
 def test_options_reach_the_request() -> None:

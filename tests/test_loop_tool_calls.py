@@ -176,7 +176,8 @@ def test_a_result_survives_a_listener_that_raises() -> None:
     assert raised.value.kind == "hook" and isinstance(raised.value.__cause__, ValueError)
     unsubscribe()
     assert [message.role for message in agent.messages] == ["user", "assistant", "toolResult", "assistant"]
-    agent.run("go on")
+    agent.continue_().result(5)
+    assert agent.messages[-1].text == "fine"  # type: ignore[union-attr]
     assert len(count) == 1
 
 

@@ -42,7 +42,7 @@ from agentcore.loop.event_stream import EventChannel, RunStream
 from agentcore.loop.response import default_stream
 from agentcore.loop.run import Run, total_usage
 from agentcore.loop.tool_calls import error_text
-from agentcore.loop.turns import run_agent_loop, run_agent_loop_continue
+from agentcore.loop.turns import can_continue, run_agent_loop, run_agent_loop_continue
 from agentcore.messages import AssistantMessage, ImageContent, TextContent, Usage
 from agentcore.models import Model, ThinkingLevel
 from agentcore.tools.agent_tool import AgentTool, ToolExecutionMode
@@ -391,11 +391,16 @@ class Agent:
     def continue_(self, *, detached: bool = False) -> Run:
         """Start a run that goes on where the transcript ends.
 
-        Behind an answer, it begins with what is queued: steered messages, else follow-ups.
+        Behind an answer, it begins with what is queued: steered messages, else follow-ups. Behind an answer that failed or was
+        aborted, with nothing queued, that answer is asked for anew; the failed one stays in the transcript, and no request shows
+        it to a model.
 
         Raises:
             AgentBusyError: A run is going.
             ValueError: The transcript is empty, or ends in an answer and nothing is queued.
+
+        Threads:
+            As `prompt`.
         """
         if self._run is not None:
             raise AgentBusyError("a run is active: wait_for_idle() before continue_()")
@@ -412,6 +417,8 @@ class Agent:
                 except (AgentBusyError, RuntimeError):  # not with Ctrl-C, which may come when they are on their way
                     queue.put_back(queued)
                     raise
+        if can_continue(messages):
+            return self._start(None, is_detached=detached)
         raise ValueError(
             "cannot continue from an assistant message with nothing queued: use prompt(), or steer() or follow_up() first"
         )

@@ -48,6 +48,7 @@ from agentcore.loop.event_stream import RunStream, start_stream
 from agentcore.loop.response import stream_assistant_response
 from agentcore.loop.tool_calls import ExecutedToolCallBatch, execute_tool_calls
 from agentcore.loop.tool_workers import ToolWorkers
+from agentcore.messages import AssistantMessage
 from agentcore.transcript import PromptInput, normalize_prompt_input
 
 _log = logging.getLogger("agentcore")
@@ -84,7 +85,7 @@ def agent_loop_continue(
     """Start a run that goes on where the context ends, on a thread of its own. New messages are put into the context's list.
 
     Raises:
-        ValueError: The context is empty, or ends in an answer.
+        ValueError: The context is empty, or ends in an answer that has neither failed nor been aborted.
     """
     _check_can_continue(context)
     return start_stream(
@@ -126,7 +127,7 @@ def run_agent_loop_continue(
         All messages that the run added.
 
     Raises:
-        ValueError: The context is empty, or ends in an answer.
+        ValueError: The context is empty, or ends in an answer that has neither failed nor been aborted.
     """
     _check_can_continue(context)
     current = AgentContext(context.system_prompt, context.messages, context.tools)
@@ -136,9 +137,23 @@ def run_agent_loop_continue(
 def _check_can_continue(context: AgentContext) -> None:
     if not context.messages:
         raise ValueError("cannot continue: the context has no messages; start with a prompt")
-    role = context.messages[-1].role
-    if role == "assistant":
+    if not can_continue(context.messages):
         raise ValueError("cannot continue from an assistant message: add a user message or a tool result, or start with a prompt")
+
+
+def can_continue(messages: Sequence[AgentMessage]) -> bool:
+    """Return whether the model can be asked for more without a new message: the last one is to be answered.
+
+    A failed or aborted answer at the end counts as none: no request shows it to a model, so it is asked for anew. (The reference
+    refuses all answers.)
+    """
+    for message in reversed(messages):
+        if not isinstance(message, AssistantMessage):
+            return True
+        if message.stop_reason not in ("error", "aborted"):
+            # Calls that a failure left without results are answered in the request. Right at the end they are refused, as recorded.
+            return message is not messages[-1] and bool(message.tool_calls)
+    return False
 
 
 class _Run:
