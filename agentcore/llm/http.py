@@ -291,7 +291,8 @@ def _send_failure(error: BaseException, host: str, connect_timeout: float | None
     if _has(causes, ConnectionRefusedError):
         return Failure("network", True, f"connection refused by {host}: check that the server runs and that base_url is right")
     if _has(causes, urllib3.exceptions.ConnectTimeoutError):
-        return Failure("timeout", True, f"no connection to {host} within {connect_timeout:g} s: timed out, check the network")
+        limit = f" within {connect_timeout:g} s" if connect_timeout is not None else ""
+        return Failure("timeout", True, f"no connection to {host}{limit}: timed out, check the network and base_url")
     if _has(causes, urllib3.exceptions.ReadTimeoutError, TimeoutError):
         limit = f" within {timeout:g} s" if timeout is not None else ""
         return Failure("timeout", True, f"no answer from {host}{limit}: timed out, raise StreamOptions.timeout for slow models")
