@@ -65,6 +65,14 @@ def test_an_overload_inside_a_good_answer_is_like_its_status(before: list[Any]) 
     assert message.error_message == "529 Overloaded: Overloaded (overloaded_error)"
 
 
+@pytest.mark.parametrize("body", ['{"error":{"type":"overloaded_error","message":"Overloaded"}}', "overloaded, come back later"])
+def test_an_event_that_is_called_error_is_one_whatever_it_holds(body: str) -> None:
+    """C014: gateways send the name of the event without its type inside, or plain text."""
+    message, _ = read(START, f"event: error\ndata: {body}\n\n")
+    assert (message.stop_reason, message.error_kind, message.error_retryable) == ("error", "server", True)
+    assert "verloaded" in message.error_message
+
+
 def test_unknown_events_are_passed_over() -> None:
     """C016: an end mark of a proxy, pings and events of the future do not disturb an answer."""
     message, _ = read(
