@@ -96,7 +96,7 @@ TAGS = {"role", "type", "kind"}
 
 # What the documents name and have no fields for: unions, protocols, classes with methods, functions.
 NAMES = """
-    Agent AgentState AgentEvent AgentMessage AssistantMessageEvent Message MessageContent Model StreamFn ThinkingLevel
+    Agent AgentHarness AgentState AgentEvent AgentMessage AssistantMessageEvent Message MessageContent Model StreamFn ThinkingLevel
     ToolExecutionMode EXECUTION_SEQUENTIAL EXECUTION_PARALLEL
     Session SessionRepo SessionTreeEntry JsonlSessionStorage Skill PromptTemplate
     agent_loop agent_loop_continue run_agent_loop stream_assistant_response
