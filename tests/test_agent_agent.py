@@ -427,11 +427,8 @@ def test_a_failure_behind_a_good_answer_leaves_nothing_to_continue() -> None:
     """A listener raised when all was said: there is no question any more. But calls without results can be gone on from."""
     failed = AssistantMessage(stop_reason="error")
     called = AssistantMessage([ToolCall("c", "echo", {})], stop_reason="toolUse")
-    for messages in (
-        [failed],
-        [UserMessage("q"), AssistantMessage([TextContent("a")]), failed, failed],
-        [UserMessage("q"), called],
-    ):
+    tails: list[list[Any]] = [[failed], [UserMessage("q"), AssistantMessage(), failed, failed], [UserMessage("q"), called]]
+    for messages in tails:
         with pytest.raises(ValueError, match="cannot continue from an assistant message"):
             Agent(messages=messages).continue_()
     agent = Agent(messages=[UserMessage("q"), called, failed], stream_fn=scripted_stream(says("ok")))

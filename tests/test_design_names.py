@@ -59,7 +59,6 @@ METHODS: list[tuple[type, str, str]] = [
     (agentcore.Session, "append_thinking_level_change", "thinking_level"),
     (agentcore.Session, "append_model_change", "provider, model_id"),
     (agentcore.Session, "append_active_tools_change", "active_tool_names"),
-    (agentcore.Session, "build_context", ""),
     (agentcore.Session, "get_session_stats", ""),
 ]
 
@@ -83,7 +82,7 @@ FUNCTIONS = {
     "bash_execution_to_text": "message",
     "pair_tool_results": "messages",
     "print_events": "file=None, *, thinking=False",
-    "openai_compatible": "base_url, model_id, **fields",
+    "openai_compatible": "base_url, model_id, *, api_key=None, **fields",
     "close_connections": "",
 }
 
