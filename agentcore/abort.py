@@ -10,7 +10,9 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from types import FunctionType, MethodType
 
+from agentcore.callbacks import fit_callback
 from agentcore.errors import AgentAbortedError
 
 WAIT_SLICE = 0.1 if os.name == "nt" else 1.0
@@ -73,17 +75,24 @@ class AbortSignal:
         if self._is_aborted:
             raise AgentAbortedError("the operation was aborted", reason=self._reason)
 
-    def on_abort(self, callback: Callable[[object], object]) -> Callable[[], None]:
+    def on_abort(self, callback: Callable[..., object]) -> Callable[[], None]:
         """Call `callback(reason)` once when the signal is set, or now if it is set already.
+
+        It may take no argument: `on_abort(event.set)`.
 
         Returns:
             A function that takes the callback out again; calling it twice is harmless.
+
+        Raises:
+            TypeError: The callback needs more arguments than there are.
 
         Threads:
             The callback runs on the thread that calls `abort` (on this one, if the signal is set already), and that
             thread waits for it, so it must not block. Its exception is raised to that thread after all other
             callbacks have run.
         """
+        if not _takes_one_argument(callback):
+            callback = fit_callback(callback, ("reason",), what="on_abort")
         entry = _Once(callback)
         with self._lock:
             if not self._is_aborted:
@@ -129,6 +138,16 @@ class _Once:
         return self._callback(reason)
 
 
+def _takes_one_argument(callback: Callable[..., object]) -> bool:
+    """Return whether a plain function or method needs exactly one argument: the usual case, without a look at the signature."""
+    is_method = isinstance(callback, MethodType)
+    function = callback.__func__ if isinstance(callback, MethodType) else callback
+    if not isinstance(function, FunctionType) or function.__defaults__ or function.__code__.co_kwonlyargcount:
+        return False
+    has_more = function.__code__.co_flags & 0x0C  # *args, **kwargs
+    return not has_more and function.__code__.co_argcount == 1 + is_method
+
+
 class AbortController:
     """Owns an `AbortSignal` and can set it.
 
@@ -149,4 +168,4 @@ class AbortController:
         Returns:
             A function that ends this; to be called when the work is over.
         """
-        return outer.on_abort(self.abort)
+        return outer.on_abort(self.signal._set)

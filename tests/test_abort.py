@@ -159,3 +159,32 @@ def test_waits_end_with_the_abort_or_with_their_time() -> None:
         thread.join(5)
     assert ended == [True] * 3
     assert signal.wait() is True and signal.wait(0) is True
+
+
+def test_a_callback_may_take_no_argument() -> None:
+    """`on_abort(event.set)` is what comes to mind; what needs more than there is, is refused at once."""
+    controller = AbortController()
+    event, heard = threading.Event(), list[object]()
+
+    class Thing:
+        def hear(self, reason: object) -> None:
+            heard.append(reason)
+
+        def hear_of_it(self) -> None:
+            heard.append("it")
+
+    def hear_all(*reasons: object) -> None:
+        heard.extend(reasons)
+
+    def hear_or_not(other: object = None, *, reason: object = None) -> None:
+        heard.append((other, reason))
+
+    for callback in (event.set, Thing().hear, Thing().hear_of_it, hear_all, hear_or_not, lambda: heard.append("no"), heard.append):
+        controller.signal.on_abort(callback)
+    with pytest.raises(TypeError, match="on_abort gets at most 1 argument"):
+        controller.signal.on_abort(lambda reason, more: None)
+    with pytest.raises(TypeError, match="on_abort must be callable"):
+        controller.signal.on_abort(5)  # type: ignore[arg-type]
+    controller.abort("why")
+    assert event.is_set()
+    assert heard == ["why", "it", "why", (None, "why"), "no", "why"]

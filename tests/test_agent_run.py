@@ -384,3 +384,17 @@ def test_a_timeout_that_is_none_is_refused_before_the_run_starts(timeout: Any) -
     with pytest.raises(TypeError, match="timeout must be seconds or None"):
         agent.run("a", timeout=timeout)
     assert agent.messages == [] and agent.active_run is None
+
+
+def test_a_done_callback_may_take_no_argument() -> None:
+    """`event.set` will do; what is none is refused at once."""
+    called = threading.Event()
+    agent = Agent(stream_fn=scripted_stream(says("one")))
+    run = agent.prompt("a")
+    run.add_done_callback(called.set)
+    for wrong in (5, lambda run, more: None):
+        with pytest.raises(TypeError, match="a done callback"):
+            run.add_done_callback(wrong)  # type: ignore[arg-type]
+    assert called.wait(5)
+    run.abort()  # C007: after its end, an abort does nothing
+    assert not run.signal.aborted and run.result(5)

@@ -243,3 +243,22 @@ def test_the_loop_takes_a_text_too() -> None:
     assert [message.role for message in stream.result(5)] == ["user", "assistant"]
     with pytest.raises(TypeError, match="a prompt is a text"):
         agent_loop(5, AgentContext(), config)  # type: ignore[arg-type]
+
+
+def test_the_loop_asks_for_what_a_prompt_may_be() -> None:
+    """Steering and follow-ups are texts or messages; nothing, None and an empty list mean that there are none."""
+    steering: list[Any] = ["a text", None, UserMessage("a message"), []]
+    config = AgentLoopConfig(
+        model=Model(id="m", api="a", provider="p"),
+        get_steering_messages=lambda: steering.pop(0) if steering else None,
+        get_follow_up_messages=lambda: [UserMessage("one"), UserMessage("two")] if len(steering) == 2 else [],
+    )
+    stream = agent_loop("go", AgentContext(), config, stream_fn=scripted_stream(says("x"), says("y"), says("z"), says("end")))
+    texts = [message.text for message in stream.result(5)]  # type: ignore[union-attr]
+    assert texts == ["go", "a text", "x", "one", "two", "y", "a message", "z"]
+
+
+def test_the_loop_wants_a_model() -> None:
+    """A name is refused with the way to a model."""
+    with pytest.raises(TypeError, match="model must be a Model, not str: get_model"):
+        AgentLoopConfig(model="openai/gpt-5")  # type: ignore[arg-type]

@@ -295,6 +295,7 @@ def test_a_policy_that_makes_no_sense_is_refused(arguments: Any, text: str) -> N
             "prepare_next_turn returned a value of type bool: it must return AgentLoopTurnUpdate\\(",
         ),
         ({"prepare_next_turn_with_context": lambda: {}}, "prepare_next_turn_with_context returned a value of type dict"),
+        ({"get_api_key": lambda: 5}, "get_api_key returned a value of type int: it must return a text or None"),
     ],
 )
 def test_a_hook_that_returns_something_else_is_told_so(hooks: Any, text: str) -> None:

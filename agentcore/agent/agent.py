@@ -490,6 +490,8 @@ class Agent:
     def reset(self) -> None:
         """Forget the transcript, the error and all queued messages; the settings stay.
 
+        A session keeps what it has, and would go on with it: set `agent.session` to another one for another conversation.
+
         Raises:
             AgentBusyError: A run is going.
         """

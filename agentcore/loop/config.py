@@ -8,7 +8,7 @@ an error result of the one call.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ from agentcore.messages import (
 )
 from agentcore.models import Model, ThinkingLevel
 from agentcore.tools.agent_tool import AgentTool, ToolExecutionMode
+from agentcore.transcript import PromptInput
 
 AgentEventSink = Callable[[AgentEvent], object]
 """Is told everything, in order, on the run thread; the run goes on when it has returned. What it raises ends the run."""
@@ -144,7 +145,8 @@ def check_returned(hook: str, value: Any, expected: type) -> None:
         TypeError: The value is neither None nor of the class that is expected.
     """
     if value is not None and not isinstance(value, expected):
-        raise TypeError(f"{hook} returned a value of type {type(value).__name__}: it must return {expected.__name__}(…) or None")
+        wanted = "a text" if expected is str else f"{expected.__name__}(…)"
+        raise TypeError(f"{hook} returned a value of type {type(value).__name__}: it must return {wanted} or None")
 
 
 QueueName = Literal["steering", "follow_up"]
@@ -184,7 +186,8 @@ class AgentLoopConfig:
         prepare_next_turn: `(context, signal)` → `AgentLoopTurnUpdate` or None. After each turn, the last one too, but for a
             failed or an aborted one.
         should_stop_after_turn: `(context)`: true ends the run, before the queues are asked.
-        get_steering_messages: Asked at the start and after each turn. `get_follow_up_messages`: asked when the run would stop.
+        get_steering_messages: Asked at the start and after each turn. `get_follow_up_messages`: asked when the run would stop. Both
+            return what a prompt may be, or None.
         put_back: `(messages, queue)`: gets messages that were taken from a queue and could not be delivered.
         record_message: `(message)`: called for each message that stays in the transcript, before its `message_end` is told
             to anybody. A failed answer that will be tried again is not among them.
@@ -212,8 +215,8 @@ class AgentLoopConfig:
     after_tool_call: Callable[..., AfterToolCallResult | None] | None = None
     prepare_next_turn: Callable[..., AgentLoopTurnUpdate | None] | None = None
     should_stop_after_turn: Callable[..., bool | None] | None = None
-    get_steering_messages: Callable[..., Iterable[AgentMessage] | None] | None = None
-    get_follow_up_messages: Callable[..., Iterable[AgentMessage] | None] | None = None
+    get_steering_messages: Callable[..., PromptInput | None] | None = None
+    get_follow_up_messages: Callable[..., PromptInput | None] | None = None
     put_back: Callable[[list[AgentMessage], QueueName], object] | None = None
     record_message: Callable[[AgentMessage], object] | None = None
     has_listeners: Callable[[], bool] | None = None
@@ -230,6 +233,10 @@ class AgentLoopConfig:
     stream_options: StreamOptions | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.model, Model):
+            raise TypeError(
+                f"model must be a Model, not {type(self.model).__name__}: get_model('provider/id') finds one by its name"
+            )
         self.tool_execution = ToolExecutionMode(self.tool_execution)
         if self.max_tool_workers < 1:
             raise ValueError(f"max_tool_workers must be 1 or more, not {self.max_tool_workers}")

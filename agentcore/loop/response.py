@@ -19,7 +19,7 @@ from agentcore.abort import AbortSignal
 from agentcore.events import AssistantMessageEvent, MessageEndEvent, MessageStartEvent, MessageUpdateEvent, RetryEvent
 from agentcore.lazy_dataclasses import dataclass
 from agentcore.llm.request import Context, StreamFn, StreamOptions
-from agentcore.loop.config import AgentContext, AgentEventSink, AgentLoopConfig, RetryPolicy
+from agentcore.loop.config import AgentContext, AgentEventSink, AgentLoopConfig, RetryPolicy, check_returned
 from agentcore.messages import AssistantMessage
 from agentcore.models import Model
 
@@ -106,7 +106,9 @@ def _make_request(context: AgentContext, config: AgentLoopConfig, signal: AbortS
         stream_fn or default_stream, config.model, Context(context.system_prompt, llm_messages, context.tools), options
     )
     if config.get_api_key is not None:
-        options.api_key = config.get_api_key(config.model.provider) or options.api_key
+        key = config.get_api_key(config.model.provider)
+        check_returned("get_api_key", key, str)
+        options.api_key = key or options.api_key
     return request
 
 

@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from agentcore.abort import WAIT_SLICE, AbortController, AbortSignal
+from agentcore.callbacks import fit_callback
 from agentcore.custom_messages import AgentMessage
 from agentcore.errors import AgentAbortedError, AgentRunError
 from agentcore.loop.tool_workers import current_tool_signal
@@ -184,12 +185,16 @@ class Run:
         """What the answers and tool results of this run took so far, added up."""
         return total_usage(self.messages)
 
-    def add_done_callback(self, callback: Callable[[Run], object]) -> None:
-        """Call `callback(run)` when the run has settled, or now if it has.
+    def add_done_callback(self, callback: Callable[..., object]) -> None:
+        """Call `callback(run)` when the run has settled, or now if it has. It may take no argument.
+
+        Raises:
+            TypeError: It needs more arguments than there are.
 
         Threads:
             It runs on the run thread (here, if the run has settled), once. It may start the next run. What it raises is logged.
         """
+        callback = fit_callback(callback, ("run",), what="a done callback")
         with self._lock:
             if not self._is_settled:
                 self._callbacks.append(callback)

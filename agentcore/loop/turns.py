@@ -235,7 +235,8 @@ class _Run:
 
     def _ask_queue(self, queue: QueueName) -> list[AgentMessage]:
         hook = self.config.get_steering_messages if queue == "steering" else self.config.get_follow_up_messages
-        return [] if hook is None else list(hook() or ())
+        waiting = None if hook is None else hook()
+        return normalize_prompt_input(waiting) if waiting else []
 
     def _begin_turn(self, is_first: bool, queued: list[AgentMessage], queue: QueueName) -> None:
         """Tell that a turn begins (the first one has been told), and deliver the messages that were taken from a queue for it."""
