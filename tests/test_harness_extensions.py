@@ -123,3 +123,44 @@ def test_tools_of_extensions_are_not_stored() -> None:
     harness = make()
     harness.use(Notes())()
     assert harness.session.get_entries() == []
+
+
+def test_a_function_is_an_extension() -> None:
+    """It is its own `register`."""
+    harness = make()
+
+    def notes(harness: AgentHarness) -> None:
+        harness.add_tools([note])
+
+    remove = harness.use(notes)
+    assert names(harness)[0] == ["note"]
+    remove()
+    assert names(harness)[0] == []
+
+
+def test_a_class_is_none() -> None:
+    """Who forgot to make an object is told so."""
+    with pytest.raises(TypeError, match=r"^the extension Notes is a class: pass an object of it, Notes\(\)$"):
+        make().use(Notes)
+
+
+def test_two_that_fail_are_both_reported() -> None:
+    """Also when they have one name; the second one of a kind finds the tools of the first one there."""
+    harness = make(extensions=[Notes(), Notes(), Notes()])
+    assert [type(error) for error in harness.extension_errors.values()] == [HarnessError, HarnessError]
+    assert list(harness.extension_errors)[1] == f"{next(iter(harness.extension_errors))} (2)"
+    assert "two tools have the same name: note" in str(next(iter(harness.extension_errors.values())))
+    assert names(harness) == [["note"], ["note"], ["review"], ["fix"]]
+
+
+def test_an_interrupted_registration_leaves_nothing() -> None:
+    """Ctrl-C in `register` comes through, and what had been added is taken out."""
+
+    def slow(harness: AgentHarness) -> None:
+        harness.add_tools([note])
+        raise KeyboardInterrupt
+
+    harness = make()
+    with pytest.raises(KeyboardInterrupt):
+        harness.use(slow)
+    assert names(harness) == [[], [], [], []]

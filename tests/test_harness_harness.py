@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import copy
+import pickle
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -213,6 +216,19 @@ def test_settings_of_the_session_are_taken_where_none_are_given() -> None:
     assert harness.model.id == "unknown"
     given, _ = make(session=session, thinking_level="off")
     assert (given.thinking_level, given.model) == ("off", MODEL)
+
+
+def test_all_tools_are_offered_to_a_session_that_is_opened_again(tmp_path: Path) -> None:
+    """As in the reference; the names that were active last are in the session, for who wants them back."""
+    with Session(JsonlSessionStorage.create(tmp_path / "chat.jsonl", cwd=str(tmp_path))) as session:
+        harness, _ = make(session=session, tools=[echo, where])
+        harness.set_active_tools(["where"])
+    with Session(JsonlSessionStorage.open(tmp_path / "chat.jsonl")) as session:
+        harness, _ = make(session=session, tools=[echo, where])
+        assert harness.active_tools == [echo, where]
+        names = session.build_context().active_tool_names
+        harness, _ = make(session=session, tools=[echo, where], active_tool_names=names)
+        assert harness.active_tools == [where]
 
 
 def test_without_a_model_the_first_run_says_so() -> None:
@@ -472,3 +488,104 @@ def test_repr_says_what_it_does() -> None:
     """Phase, model and session."""
     harness, _ = make()
     assert repr(harness) == f"<AgentHarness idle, model m, session {harness.session.id}>"
+
+
+def test_stream_gives_the_events_of_a_run_in_step() -> None:
+    """`stream` is `Agent.stream`: an iterator over the run's events; leaving it early aborts the run."""
+    harness = AgentHarness(stream_fn=scripted_stream(says("one"), says("two"), says("three")))
+    seen: list[str] = []
+    harness.subscribe(lambda event: seen.append(event.type))
+    with harness.stream("hello") as stream:
+        kinds = [event.type for event in stream]
+    assert kinds[0] == "agent_start"
+    assert kinds[-1] == "agent_end"
+    assert [kind for kind in seen if kind in kinds] == kinds
+    assert seen[-1] == "settled"
+    assert stream.run.text == "one"
+
+    with harness.stream("again") as stream:
+        assert next(stream).type == "agent_start"
+        with pytest.raises(HarnessBusyError, match="the harness is busy, since a run is going"):
+            harness.stream("and again")
+    assert harness.phase == "idle"
+    assert isinstance(stream.run.exception(5), AgentAbortedError)
+    assert harness.run("once more").stop_reason == "done"
+
+
+def test_a_stream_that_a_handler_refuses_ends() -> None:
+    """What is raised before anything was said is raised by the run; the stream has no events then, and the harness is free."""
+    harness = AgentHarness(stream_fn=scripted_stream(says("one")))
+
+    def refuse(event: Any) -> None:
+        raise ValueError("not today")
+
+    remove = harness.on("before_agent_start", refuse)
+    with harness.stream("hello") as stream:
+        assert list(stream) == []
+    with pytest.raises(HarnessError, match="not today"):
+        stream.result(5)
+    remove()
+    assert [event.type for event in harness.stream("hello")][-1] == "agent_end"
+    assert harness.wait_for_idle(5)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"session": "chat.jsonl"},
+            "session must not be of type str: pass a Session, such as Session(JsonlSessionStorage.open(path))",
+        ),
+        ({"retry": 3}, "retry must not be of type int: pass a RetryPolicy, or None to never ask again"),
+        ({"compaction": None}, "compaction must not be of type NoneType: pass CompactionSettings(…), True or False"),
+        ({"stream_options": {"temperature": 1}}, "stream_options must not be of type dict: pass StreamOptions(temperature=…, …)"),
+        ({"environment": "/home"}, "environment must be an ExecutionEnvironment: pass cwd=… for a directory of this machine"),
+        ({"active_tool_names": "echo"}, "active_tool_names must be a list of names, not the text 'echo'"),
+        ({"resources": [1]}, "resources must be Resources or a mapping with skills and prompt_templates, not list"),
+        ({"resources": {"skills": ["fix"]}}, "skills must hold Skills, not str: pass load_skills(…).skills"),
+        ({"extensions": print}, "extensions must be a list: pass [print]"),
+    ],
+)
+def test_a_wrong_setting_is_refused_at_once(options: dict[str, Any], text: str) -> None:
+    """One clear line that says what to pass, and not an error in the first run."""
+    with pytest.raises(TypeError, match=f"^{re.escape(text)}$"):
+        make(**options)
+
+
+def test_a_stream_function_must_be_one() -> None:
+    """What cannot be called is refused when it is given."""
+    with pytest.raises(TypeError, match=r"^stream_fn must be callable, not int: pass a function of \(model, context, options\)$"):
+        AgentHarness(stream_fn=3)  # type: ignore[arg-type]
+
+
+def test_a_single_tool_will_do() -> None:
+    """As for an agent, a tool that stands for itself is a list of one."""
+    harness, _ = make(tools=echo)
+    harness.add_tools(where)  # type: ignore[arg-type]
+    assert [tool.name for tool in harness.active_tools] == ["echo", "where"]
+
+
+def test_arguments_of_a_template_may_be_one_text() -> None:
+    """A text is taken apart as on a command line, and not into letters; what is no text is refused before anything begins."""
+    harness, stream = make(says("ok"), resources={"prompt_templates": [PromptTemplate("fix", "Fix $1 in $2.")]})
+    with pytest.raises(TypeError, match=r"^the arguments of a template are texts, not int: pass str\(7\)$"):
+        harness.prompt_from_template("fix", [7])  # type: ignore[list-item]
+    assert harness.phase == "idle"
+    harness.prompt_from_template("fix", "'the bug' a.py").result(5)
+    [[message]] = stream.requests
+    assert message.text == "Fix the bug in a.py."
+
+
+@pytest.mark.parametrize("do", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_harness_is_not_copied(do: Any) -> None:
+    """It says so, and what to do instead."""
+    with pytest.raises(TypeError, match=r"^an AgentHarness cannot be copied or pickled, .* make a new one on the session"):
+        do(make()[0])
+
+
+def test_a_session_without_a_model_is_opened_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """What was made with a stream function alone names no model, and that is no fault."""
+    session = Session(MemorySessionStorage())
+    make(says("ok"), session=session, model=None)[0].run("hi", timeout=10)
+    again, _ = make(session=session, model=None)
+    assert (again.model.id, caplog.records) == ("unknown", [])

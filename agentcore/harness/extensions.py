@@ -7,8 +7,9 @@
 
     remove = harness.use(Notes())
 
-Whatever `register` adds is noted, so `remove()` takes all of it out. If `register` raises, what it had added is taken out at once.
-A function that `register` returns is called at the end, for what the harness does not know of.
+A function `register(harness)`, in a module or by itself, will do. Whatever it adds is noted, so `remove()` takes all of it out.
+If it raises, what it had added is taken out at once. A function that it returns is called at the end, for what the harness does not
+know of.
 """
 
 from __future__ import annotations
@@ -43,17 +44,24 @@ def register_extension(extension: Any, harness: Any) -> Callable[[], None]:
         HarnessError: Its `register` raised (`extension`). Nothing of it is left.
     """
     name = extension_name(extension)
-    register = getattr(extension, "register", None)
+    if isinstance(extension, type):
+        raise TypeError(f"the extension {name} is a class: pass an object of it, {name}()")
+    register = getattr(extension, "register", extension if callable(extension) else None)
     if not callable(register):
-        raise TypeError(f"the extension {name} has no function register(harness): an object or a module with one is an extension")
+        raise TypeError(
+            f"the extension {name} has no function register(harness): an object or a module with one, or such a function, "
+            "is an extension"
+        )
     removals: list[Callable[[], object]] = []
     token = _registering.set(removals)
     try:
         made = register(harness)
         if made is not None and not callable(made):
             raise TypeError(f"register returned a value of type {type(made).__name__}: it must return a function or None")
-    except Exception as error:
+    except BaseException as error:
         _remove_all(removals, name)
+        if not isinstance(error, Exception):
+            raise
         raise HarnessError(f"the extension {name} could not be registered: {error}", code="extension") from error
     finally:
         _registering.reset(token)

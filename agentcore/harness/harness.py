@@ -35,12 +35,20 @@ from agentcore.harness.extensions import extension_name, note_removal, register_
 from agentcore.harness.hooks import Hooks
 from agentcore.harness.ledger import Claim, HarnessPhase, Ledger
 from agentcore.harness.navigation import NavigateTreeResult, TreeWish, navigate_tree
-from agentcore.harness.settings import HarnessSettings, SystemPrompt, check_thinking_level
+from agentcore.harness.settings import (
+    HarnessSettings,
+    SystemPrompt,
+    as_tools,
+    check_setting,
+    check_stream_options,
+    check_thinking_level,
+)
 from agentcore.harness.skills import Skill, format_skill_invocation
-from agentcore.harness.templates import PromptTemplate, format_prompt_template_invocation
+from agentcore.harness.templates import PromptTemplate, format_prompt_template_invocation, parse_command_args
 from agentcore.harness.turn import Queues, TurnDriver
 from agentcore.llm.request import StreamFn, StreamOptions
 from agentcore.loop.config import RetryPolicy
+from agentcore.loop.event_stream import RunStream
 from agentcore.loop.run import Run, current_runs
 from agentcore.messages import AssistantMessage, ImageContent
 from agentcore.models import Model, ThinkingLevel
@@ -51,6 +59,8 @@ from agentcore.tools.environment import ExecutionEnvironment, LocalEnvironment
 from agentcore.transcript import PromptInput, normalize_prompt_input
 
 ResultT = TypeVar("ResultT")
+OneT = TypeVar("OneT")
+RunT = TypeVar("RunT", Run, RunStream)
 
 _log = logging.getLogger("agentcore")
 
@@ -75,7 +85,8 @@ class AgentHarness:
         model: A `Model`, or a string `"provider/id"`.
         system_prompt: A text, or `(context)` → text, asked before each turn with a `SystemPromptContext`.
         thinking_level: How much the model thinks.
-        tools: What the model may call; `active_tool_names` are those that it is offered, all by default.
+        tools: What the model may call; `active_tool_names` are those that it is offered, all by default. Which were active when a
+            session was left, `session.build_context().active_tool_names` says.
         steering_mode, follow_up_mode: How many waiting messages go into one turn: `"one-at-a-time"` or `"all"`.
         stream_options: How requests are made, those for summaries too.
         retry: When an answer or a summary that broke off is asked for again; None never.
@@ -128,16 +139,28 @@ class AgentHarness:
         tool_grace: float = 2.0,
         extensions: Iterable[Any] = (),
     ) -> None:
+        check_setting("session", session, Session, "pass a Session, such as Session(JsonlSessionStorage.open(path))")
+        check_setting("retry", retry, RetryPolicy, "pass a RetryPolicy, or None to never ask again")
+        if not isinstance(compaction, (bool, CompactionSettings)):
+            raise TypeError(
+                f"compaction must not be of type {type(compaction).__name__}: pass CompactionSettings(…), True or False"
+            )
+        if stream_fn is not None and not callable(stream_fn):
+            raise TypeError(
+                f"stream_fn must be callable, not {type(stream_fn).__name__}: pass a function of (model, context, options)"
+            )
+        if isinstance(environment, (str, os.PathLike)):
+            raise TypeError("environment must be an ExecutionEnvironment: pass cwd=… for a directory of this machine")
         self._session = Session(MemorySessionStorage()) if session is None else session
         stored = self._session.build_context()
         if model is None and stored.model is not None:
             model = _known_model(stored.model.provider, stored.model.model_id)
-        tools = list(tools)
+        tools = as_tools(tools)
         self._settings = HarnessSettings(
             model=find_model(model),
             thinking_level=check_thinking_level(stored.thinking_level if thinking_level is None else thinking_level),
             resources=_to_resources(resources),
-            stream_options=stream_options,
+            stream_options=check_stream_options(stream_options),
             system_prompt=SystemPrompt(system_prompt),
             tool_context=tool_context,
             compaction=CompactionSettings(enabled=compaction) if isinstance(compaction, bool) else compaction,
@@ -176,15 +199,23 @@ class AgentHarness:
         self._agent.session = self._driver
         self.extension_errors: dict[str, HarnessError | TypeError] = {}
         """By name: why an extension given to the constructor is not in use."""
-        for extension in extensions:
+        for extension in _as_extensions(extensions):
             try:
                 self.use(extension)
             except (HarnessError, TypeError) as error:
                 _log.warning("%s", error)
-                self.extension_errors[extension_name(extension)] = error
+                name = extension_name(extension)
+                same = sum(one == name or one.startswith(f"{name} (") for one in self.extension_errors)
+                self.extension_errors[f"{name} ({same + 1})" if same else name] = error
 
     def __repr__(self) -> str:
         return f"<AgentHarness {self.phase}, model {self.model.id}, session {self._session.id}>"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "an AgentHarness cannot be copied or pickled, since it owns threads and a session: make a new one on the session, "
+            "AgentHarness(session=…), or on a fork of it"
+        )
 
     # --- what it knows -------------------------------------------------------------------------------------------------
 
@@ -307,17 +338,25 @@ class AgentHarness:
 
         return self._start(self._ledger.claim("turn"), start)
 
-    def prompt_from_template(self, name: str, args: Sequence[str] = ()) -> Run:
+    def prompt_from_template(self, name: str, args: Sequence[str] | str = ()) -> Run:
         """Start a run with what a prompt template makes of some arguments.
 
+        Args:
+            args: A list of them, or one text that is taken apart at blanks, with quotes, as on a command line.
+
         Raises:
+            TypeError: The arguments are no texts.
             HarnessBusyError: A run, a compaction or a move is going.
             HarnessError: There is no such template (`invalid_argument`).
         """
+        given = parse_command_args(args) if isinstance(args, str) else list(args)
+        for one in given:
+            if not isinstance(one, str):
+                raise TypeError(f"the arguments of a template are texts, not {type(one).__name__}: pass str({one!r})")
 
         def start() -> Run:
             template = _find(name, self.resources.prompt_templates, "prompt template")
-            return self._agent.prompt(format_prompt_template_invocation(template, args))
+            return self._agent.prompt(format_prompt_template_invocation(template, given))
 
         return self._start(self._ledger.claim("turn"), start)
 
@@ -332,7 +371,17 @@ class AgentHarness:
         """
         return wait_for_answer(lambda: self.prompt(prompt, images), lambda: self.active_run, timeout)
 
-    def _start(self, claim: Claim, start: Callable[[], Run]) -> Run:
+    def stream(self, prompt: PromptInput, images: Images = (), *, detached: bool = False) -> RunStream:
+        """Start a run and return an iterator over its events, read in step; leaving it early aborts the run.
+
+        The events are those of the agent. What the harness tells beside them (`queue_update`, `save_point`, …) goes to listeners.
+
+        Raises:
+            HarnessBusyError: A run, a compaction or a move is going.
+        """
+        return self._start(self._ledger.claim("turn"), lambda: self._agent.stream(prompt, images, detached=detached))
+
+    def _start(self, claim: Claim, start: Callable[[], RunT]) -> RunT:
         self._driver.started(claim)
         try:
             return start()
@@ -561,7 +610,7 @@ class AgentHarness:
             HarnessError: A name is there twice or is no tool's (`invalid_argument`; nothing has changed), or a listener raised
                 (`hook`; the change has been made).
         """
-        new = list(tools)
+        new = as_tools(tools)
         self._change_tools(lambda there, active: (new, active if active_tool_names is None else active_tool_names))
 
     def set_active_tools(self, names: Sequence[str]) -> None:
@@ -608,7 +657,7 @@ class AgentHarness:
 
     def set_stream_options(self, options: StreamOptions | None) -> None:
         """Make requests this way from the next turn on."""
-        self._settings.stream_options = options
+        self._settings.stream_options = check_stream_options(options)
 
     def set_steering_mode(self, mode: QueueMode) -> None:
         """Let this many steered messages go into one turn."""
@@ -671,7 +720,7 @@ class AgentHarness:
         Raises:
             HarnessError: As `set_tools` says.
         """
-        added = list(tools)
+        added = as_tools(tools)
         names = [tool.name for tool in added]
         self._change_tools(lambda there, active: ([*there, *added], [*active, *names]), is_stored=False)
 
@@ -688,13 +737,14 @@ class AgentHarness:
 
     def add_skills(self, skills: Iterable[Skill]) -> Callable[[], None]:
         """Add skills, behind those that there are. Returns a function that takes them out again."""
-        return self._add_resources(list(skills), [])
+        return self._add_resources(_to_resources({"skills": skills}))
 
     def add_prompt_templates(self, templates: Iterable[PromptTemplate]) -> Callable[[], None]:
         """Add prompt templates, behind those that there are. Returns a function that takes them out again."""
-        return self._add_resources([], list(templates))
+        return self._add_resources(_to_resources({"prompt_templates": templates}))
 
-    def _add_resources(self, skills: list[Skill], templates: list[PromptTemplate]) -> Callable[[], None]:
+    def _add_resources(self, added: Resources) -> Callable[[], None]:
+        skills, templates = added.skills, added.prompt_templates
         self._change_resources(lambda there: Resources([*there.skills, *skills], [*there.prompt_templates, *templates]))
 
         def without(there: Resources) -> Resources:
@@ -703,8 +753,8 @@ class AgentHarness:
             return Resources(left_skills, left_templates)
 
         def remove() -> None:
-            there, added = self.resources, (*skills, *templates)
-            if any(one is mine for one in (*there.skills, *there.prompt_templates) for mine in added):
+            there = self.resources
+            if any(one is mine for one in (*there.skills, *there.prompt_templates) for mine in (*skills, *templates)):
                 self._change_resources(without)
 
         return note_removal(remove)
@@ -727,6 +777,13 @@ class AgentHarness:
             raise HarnessError(str(error), code="hook") from error
 
 
+def _as_extensions(extensions: Iterable[Any]) -> list[Any]:
+    try:
+        return list(extensions)
+    except TypeError as error:
+        raise TypeError(f"extensions must be a list: pass [{extension_name(extensions)}]") from error
+
+
 def _to_images(images: Images) -> list[ImageContent]:
     if isinstance(images, (ImageContent, bytes, bytearray, str, os.PathLike)):
         return [to_image(images)]
@@ -737,11 +794,27 @@ def _to_resources(given: ResourcesInput) -> Resources:
     if given is None:
         return Resources()
     if isinstance(given, Resources):
-        return replace(given)
-    try:
-        return Resources(**given)
-    except TypeError as error:
-        raise TypeError(f"resources have skills and prompt_templates, not {', '.join(map(str, given))}") from error
+        made = replace(given)
+    elif not isinstance(given, Mapping):
+        raise TypeError(f"resources must be Resources or a mapping with skills and prompt_templates, not {type(given).__name__}")
+    else:
+        try:
+            made = Resources(**given)
+        except TypeError as error:
+            raise TypeError(f"resources have skills and prompt_templates, not {', '.join(map(str, given))}") from error
+    made.skills = _all_of(Skill, made.skills, "skills", "load_skills(…).skills")
+    made.prompt_templates = _all_of(
+        PromptTemplate, made.prompt_templates, "prompt_templates", "load_prompt_templates(…).prompt_templates"
+    )
+    return made
+
+
+def _all_of(wanted: type[OneT], given: Iterable[OneT], name: str, way: str) -> list[OneT]:
+    made = list(given)
+    for one in made:
+        if not isinstance(one, wanted):
+            raise TypeError(f"{name} must hold {wanted.__name__}s, not {type(one).__name__}: pass {way}")
+    return made
 
 
 def _find(name: str, there: Sequence[Any], what: str) -> Any:
@@ -753,6 +826,8 @@ def _find(name: str, there: Sequence[Any], what: str) -> Any:
 
 
 def _known_model(provider: str, model_id: str) -> Model:
+    if (provider, model_id) == (UNKNOWN_MODEL.provider, UNKNOWN_MODEL.id):
+        return UNKNOWN_MODEL  # it was made without a model, with a stream function of its own
     try:
         return find_model(f"{provider}/{model_id}")
     except ValueError:  # a server of one's own, say: the first request says that there is no model

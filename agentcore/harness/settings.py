@@ -97,7 +97,9 @@ class HarnessSettings:
         Raises:
             HarnessError: A name is there twice, or an active one is no tool (`invalid_argument`). Nothing has changed.
         """
-        new_tools = list(tools)
+        new_tools = as_tools(tools)
+        if isinstance(active_tool_names, str):
+            raise TypeError(f"active_tool_names must be a list of names, not the text {active_tool_names!r}")
         for tool in new_tools:
             if not isinstance(tool, AgentTool):
                 raise TypeError(
@@ -109,6 +111,31 @@ class HarnessSettings:
         _refuse(_twice(active), "an active tool is named twice", "name it once")
         _refuse([name for name in active if name not in names], "no such tool", f"there are {', '.join(names) or 'none'}")
         self.tool_set = (new_tools, active)
+
+
+def as_tools(tools: Iterable[AgentTool]) -> list[AgentTool]:
+    """Return tools as a list; a single one will do."""
+    return [tools] if isinstance(tools, AgentTool) else list(tools)
+
+
+def check_setting(name: str, value: object, wanted: type | tuple[type, ...], way: str) -> None:
+    """Refuse a setting of another type; None is always allowed.
+
+    Raises:
+        TypeError: It is one.
+    """
+    if value is not None and not isinstance(value, wanted):
+        raise TypeError(f"{name} must not be of type {type(value).__name__}: {way}")
+
+
+def check_stream_options(options: StreamOptions | None) -> StreamOptions | None:
+    """Return options that are such.
+
+    Raises:
+        TypeError: They are none.
+    """
+    check_setting("stream_options", options, StreamOptions, "pass StreamOptions(temperature=…, …)")
+    return options
 
 
 def _twice(names: Sequence[str]) -> list[str]:

@@ -263,7 +263,8 @@ class TurnDriver:
         self._appended += self._ledger.flush()
         snapshot = self._take_snapshot()
         appended, self._appended = self._appended, []
-        messages = [*turn.context.messages, *appended]
+        messages = turn.context.messages  # the run's own list: a copy of it would cost more with every turn
+        messages += appended
         if not self._ledger.is_in_step:
             self.reload()
             messages = list(self._agent.state.messages)
