@@ -65,10 +65,17 @@ def test_an_overload_inside_a_good_answer_is_like_its_status(before: list[Any]) 
     assert message.error_message == "529 Overloaded: Overloaded (overloaded_error)"
 
 
-@pytest.mark.parametrize("body", ['{"error":{"type":"overloaded_error","message":"Overloaded"}}', "overloaded, come back later"])
-def test_an_event_that_is_called_error_is_one_whatever_it_holds(body: str) -> None:
-    """C014: gateways send the name of the event without its type inside, or plain text."""
-    message, _ = read(START, f"event: error\ndata: {body}\n\n")
+@pytest.mark.parametrize(
+    "event",
+    [
+        'event: error\ndata: {"error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
+        "event: error\ndata: overloaded, come back later\n\n",
+        'data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
+    ],
+)
+def test_an_error_event_of_a_gateway_is_one_by_its_name_or_its_type(event: str) -> None:
+    """C014: gateways send the name of the event without its type inside, plain text, or the type without the name."""
+    message, _ = read(START, event)
     assert (message.stop_reason, message.error_kind, message.error_retryable) == ("error", "server", True)
     assert "verloaded" in message.error_message
 
