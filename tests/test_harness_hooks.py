@@ -25,6 +25,7 @@ from agentcore.harness import (
     BeforeProviderPayloadEvent,
     BeforeProviderRequestEvent,
     ContextEvent,
+    ContextResult,
     HandlerErrorEvent,
     ToolCallEvent,
     ToolResultEvent,
@@ -345,3 +346,69 @@ def test_the_body_and_the_headers_of_a_request() -> None:
     assert sent == [{"n": 1, "own": True, "a": 2, "b": 3}]
     assert told == [(200, {"x": "y"})]
     assert [response.status for response in own] == [200]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "text"),
+    [
+        (
+            "before_agent_start",
+            {"messages": ["hello"]},
+            "returned messages of type list: messages must be a list of messages, or None",
+        ),
+        ("before_agent_start", {"system_prompt": 5}, "returned system_prompt of type int: system_prompt must be a text, or None"),
+        ("context", ContextResult([1]), "returned messages of type list: messages must be a list of messages, or None"),  # type: ignore[list-item]
+        ("context", {"messages": 5}, "returned messages of type int: messages must be a list of messages, or None"),
+        (
+            "before_provider_request",
+            {"stream_options": 5},
+            "returned stream_options of type int: stream_options must be StreamOptions",
+        ),
+        ("tool_call", {"block": "no"}, "returned block of type str: block must be True or False, or None"),
+        ("tool_call", {"block": True, "reason": 5}, "returned reason of type int: reason must be a text, or None"),
+        ("tool_result", {"usage": 5}, "returned usage of type int: usage must be a Usage, or None"),
+        ("tool_result", {"content": [5]}, "returned content of type list: content must be a list of TextContent and ImageContent"),
+        (
+            "session_before_compact",
+            {"compaction": "short"},
+            "returned compaction of type str: compaction must be a CompactionResult",
+        ),
+        ("session_before_tree", {"label": 5}, "returned label of type int: label must be a text, or None"),
+        ("session_before_tree", {"summary": 5}, "returned summary of type int: summary must be a BranchSummary or a text, or None"),
+    ],
+)
+def test_a_wrong_value_in_an_answer_is_told_and_not_stored(kind: str, answer: Any, text: str) -> None:
+    """The session holds nothing that cannot be read again; the text names the handler, the field and the way out."""
+    harness, _ = make(calls("echo", text="hi"), says("ok"), says("summary"), tools=[echo])
+    if kind.startswith("session"):
+        harness.run("go", timeout=10)
+
+    def broken(event: Any) -> Any:
+        return answer
+
+    harness.on(kind, broken)
+    said = ""
+    try:
+        if kind == "session_before_compact":
+            harness.compact()
+        elif kind == "session_before_tree":
+            harness.navigate_tree(harness.session.get_entries()[0].id)
+        else:
+            harness.run("go", timeout=10)
+        said = " ".join(message.error or "" for message in harness.messages if isinstance(message, ToolResultMessage))
+    except (HarnessError, AgentRunError) as error:
+        said = str(error)
+    assert f"the {kind} handler " in said
+    assert text in said
+    assert len(harness.session.build_context().messages) == len(harness.messages)
+
+
+def test_a_text_as_content_is_a_block_for_the_next_handler() -> None:
+    """A handler may answer with a text in place of blocks; whoever comes after it sees blocks."""
+    harness, _ = make(calls("echo", text="hi"), says("ok"), tools=[echo])
+    seen: list[Any] = []
+    harness.on("tool_result", lambda event: {"content": "short"})
+    harness.on("tool_result", lambda event: seen.append(event.content))
+    harness.run("go", timeout=10)
+    assert seen == [[TextContent("short")]]
+    assert harness.messages[2].text == "short"  # type: ignore[union-attr]

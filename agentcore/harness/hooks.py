@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
@@ -36,8 +36,10 @@ from agentcore.harness.events import (
 )
 from agentcore.llm.request import StreamOptions
 from agentcore.loop.config import AfterToolCallResult, BeforeToolCallResult
+from agentcore.messages import ImageContent, TextContent, Usage
 from agentcore.models import Model
 from agentcore.session.entries import BranchSummary
+from agentcore.transcript import is_message
 
 _log = logging.getLogger("agentcore")
 
@@ -114,7 +116,13 @@ class Hooks:
         """Ask what shall become of a tool's result."""
         if not self.has("tool_result"):
             return None
-        patched = self._ask(event, signal, AfterToolCallResult, _apply_given)
+
+        def apply(event: ToolResultEvent, answer: AfterToolCallResult) -> ToolResultEvent:
+            if answer.content is not None:
+                answer = replace(answer, content=_to_blocks(answer.content))
+            return _apply_given(event, answer)
+
+        patched = self._ask(event, signal, AfterToolCallResult, apply)
         return AfterToolCallResult(
             content=_if_other(patched.content, event.content),
             details=_if_other(patched.details, event.details),
@@ -164,13 +172,30 @@ def _apply_given(event: EventT, answer: Any) -> EventT:
     return replace(event, **given) if given else event  # type: ignore[type-var]
 
 
+def _to_blocks(content: str | Sequence[Any]) -> list[TextContent | ImageContent]:
+    """Return a handler's content as the next handler gets it: texts are blocks."""
+    return [TextContent(one) if isinstance(one, str) else one for one in ([content] if isinstance(content, str) else content)]
+
+
 def _if_other(value: Any, before: Any) -> Any:
     return None if value is before else value
 
 
 def _to_result(answer: Any, result_class: type[Any], kind: str, handler: str) -> Any:
-    if answer is None or isinstance(answer, result_class):
-        return answer
+    if answer is None:
+        return None
+    if not isinstance(answer, result_class):
+        answer = _result_of(answer, result_class, kind, handler)
+    for name, value in vars(answer).items():
+        is_right, wanted = _FIELDS.get(name, _ANYTHING)
+        if value is not None and not is_right(value):
+            raise TypeError(
+                f"the {kind} handler {handler} returned {name} of type {type(value).__name__}: {name} must be {wanted}, or None"
+            )
+    return answer
+
+
+def _result_of(answer: Any, result_class: type[Any], kind: str, handler: str) -> Any:
     if result_class is ContextResult and isinstance(answer, list):
         return ContextResult(answer)
     names = [item.name for item in fields(result_class)]
@@ -192,6 +217,41 @@ def _to_result(answer: Any, result_class: type[Any], kind: str, handler: str) ->
     if isinstance(made.get("summary"), str):
         made["summary"] = BranchSummary(made["summary"])
     return result_class(**made)
+
+
+def _are_messages(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(is_message, value))
+
+
+def _is_content(value: object) -> bool:
+    return isinstance(value, (str, list, tuple)) and all(isinstance(one, (str, TextContent, ImageContent)) for one in value)
+
+
+def _is_a(*wanted: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, wanted)
+
+
+_ANYTHING: tuple[Callable[[Any], bool], str] = (lambda value: True, "")
+_TRUTH = (_is_a(bool), "True or False")
+_TEXT = (_is_a(str), "a text")
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "messages": (_are_messages, "a list of messages"),
+    "system_prompt": _TEXT,
+    "stream_options": (_is_a(StreamOptions, Mapping), "StreamOptions(…) or a mapping of changes"),
+    "block": _TRUTH,
+    "reason": _TEXT,
+    "content": (_is_content, "a list of TextContent and ImageContent"),
+    "is_error": _TRUTH,
+    "usage": (_is_a(Usage), "a Usage"),
+    "terminate": _TRUTH,
+    "cancel": _TRUTH,
+    "compaction": (_is_a(CompactionResult), "a CompactionResult"),
+    "summary": (_is_a(BranchSummary), "a BranchSummary or a text"),
+    "custom_instructions": _TEXT,
+    "replace_instructions": _TRUTH,
+    "label": _TEXT,
+}
+"""What the fields of answers must be. What is wrong is told to whoever answered, before it gets into a session."""
 
 
 # --- options ---------------------------------------------------------------------------------------------------------
