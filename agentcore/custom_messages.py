@@ -38,6 +38,11 @@ class BashExecutionMessage(Json):
     exclude_from_context: bool | None = field(default=None, metadata=OMIT_NONE)
     role: Literal["bashExecution"] = "bashExecution"
 
+    @property
+    def text(self) -> str:
+        """What a model reads of it."""
+        return bash_execution_to_text(self)
+
 
 @dataclass
 class CompactionSummaryMessage(Json):
@@ -48,6 +53,11 @@ class CompactionSummaryMessage(Json):
     timestamp: int = field(default_factory=now_ms)
     role: Literal["compactionSummary"] = "compactionSummary"
 
+    @property
+    def text(self) -> str:
+        """The summary."""
+        return self.summary
+
 
 @dataclass
 class BranchSummaryMessage(Json):
@@ -57,6 +67,11 @@ class BranchSummaryMessage(Json):
     from_id: str
     timestamp: int = field(default_factory=now_ms)
     role: Literal["branchSummary"] = "branchSummary"
+
+    @property
+    def text(self) -> str:
+        """The summary."""
+        return self.summary
 
 
 @dataclass(init=False)
@@ -113,6 +128,12 @@ class OtherMessage(Json):
         self.role = role  # type: ignore[assignment]
         self.fields = {} if fields is None else dict(fields)
         self.timestamp = now_ms() if timestamp is None else timestamp
+
+    @property
+    def text(self) -> str:
+        """The field `text` where that is a text, else nothing."""
+        text = self.fields.get("text")
+        return text if isinstance(text, str) else ""
 
     def _encode(self) -> dict[str, Any]:
         return {"role": self.role, **self.fields, "timestamp": self.timestamp}

@@ -219,12 +219,15 @@ Message = Union[UserMessage, AssistantMessage, ToolResultMessage]
 """The messages that a model understands."""
 
 
-@dataclass
+@dataclass(init=False)
 class AgentToolResult(Json):
     """What a tool's `execute` gives back.
 
-    `content` is for the model, `details` for the program. `terminate` asks the run to stop after this batch; it does so
-    when all results of the batch ask for it.
+    `content` is for the model, `details` for the program. A string is taken as one text block; the attribute is always a list.
+    `terminate` asks the run to stop after this batch; it does so when all results of the batch ask for it.
+
+    Raises:
+        TypeError: The content holds something that is neither text nor an image.
     """
 
     content: list[TextContent | ImageContent] = field(default_factory=list, metadata=tagged_blocks())
@@ -233,12 +236,31 @@ class AgentToolResult(Json):
     added_tool_names: list[str] | None = field(default=None, metadata=OMIT_NONE)
     terminate: bool | None = field(default=None, metadata=OMIT_NONE)
 
+    def __init__(
+        self,
+        content: str | Iterable[TextContent | ImageContent] = (),
+        details: Any = None,
+        usage: Usage | None = None,
+        added_tool_names: list[str] | None = None,
+        terminate: bool | None = None,
+    ) -> None:
+        self.content = to_blocks(content)
+        self.details = details
+        self.usage = usage
+        self.added_tool_names = added_tool_names
+        self.terminate = terminate
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined."""
+        return content_text(self.content, "")
+
 
 AgentToolResultMutable = AgentToolResult
 """The seeds' second name; the result is mutable anyway."""
 
 
-def to_blocks(content: str | Sequence[TextContent | ImageContent]) -> list[TextContent | ImageContent]:
+def to_blocks(content: str | Iterable[TextContent | ImageContent]) -> list[TextContent | ImageContent]:
     """Return content as a list of blocks; a string becomes one text block.
 
     Raises:

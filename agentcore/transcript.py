@@ -164,5 +164,30 @@ def dump_messages(messages: Sequence[AgentMessage]) -> str:
 
 
 def load_messages(text: str | bytes) -> list[AgentMessage]:
-    """Read what `dump_messages` wrote."""
-    return [decode_tagged(raw) for raw in json.loads(text)]
+    """Read what `dump_messages` wrote.
+
+    Raises:
+        ValueError: The text is no JSON list of messages. It names the first message that cannot be read.
+        TypeError: It is no text.
+    """
+    if not isinstance(text, (str, bytes, bytearray)):
+        raise TypeError(f"load_messages reads JSON text, not {_kind(text)}: pass what dump_messages gave back")
+    try:
+        raws = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"this is no conversation in JSON ({error}): load_messages reads what dump_messages wrote") from error
+    if not isinstance(raws, list):
+        raise ValueError("a conversation is a JSON list of messages, this is none: load_messages reads what dump_messages wrote")
+    return [_load_message(raw, place) for place, raw in enumerate(raws, start=1)]
+
+
+def _load_message(raw: Any, place: int) -> AgentMessage:
+    if not isinstance(raw, dict) or not isinstance(raw.get("role"), str):
+        raise ValueError(f"message {place} cannot be read: a message is a JSON object with a role and what belongs to it")
+    if raw["role"] in ("user", "assistant", "toolResult") and not isinstance(raw.get("content"), (str, list)):
+        raise ValueError(f"message {place} cannot be read: the content of a {raw['role']} message is a text or a list of blocks")
+    try:
+        message: AgentMessage = decode_tagged(raw)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"message {place} cannot be read: {error}") from error
+    return message

@@ -11,6 +11,7 @@ import pytest
 from agentcore.agent import Agent
 from agentcore.errors import AgentBusyError, AgentRunError
 from agentcore.llm.request import Context
+from agentcore.loop.config import AfterToolCallResult
 from agentcore.messages import AgentToolResult, TextContent, ToolResultMessage
 from agentcore.testing import Turn as ScriptedAnswer
 from agentcore.testing import calls, calls_raw, ends, says, scripted_stream
@@ -564,3 +565,21 @@ def test_a_tool_may_talk_to_its_own_agent() -> None:
         "user",
         "assistant",
     ]
+
+
+def test_what_after_tool_call_gives_back_may_be_a_text() -> None:
+    """A string replaces the content; content of a wrong kind is an error result, and the run goes on."""
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "secret"
+
+    for content, text in (("redacted", "redacted"), (["x"], "content must hold TextContent and ImageContent, not str")):
+        agent = Agent(
+            tools=[look],
+            stream_fn=scripted_stream(calls("look"), says("ok")),
+            after_tool_call=lambda content=content: AfterToolCallResult(content=content),
+        )
+        assert agent.run("go").text == "ok"
+        assert agent.messages[2].text == text

@@ -13,10 +13,14 @@ from agentcore import (
     AgentToolResult,
     AgentToolResultMutable,
     AssistantMessage,
+    BashExecutionMessage,
+    BranchSummaryMessage,
+    CompactionSummaryMessage,
     Cost,
     CustomMessage,
     ImageContent,
     Model,
+    OtherMessage,
     TextContent,
     TextDeltaEvent,
     ThinkingContent,
@@ -26,7 +30,7 @@ from agentcore import (
     UserMessage,
     events,
 )
-from agentcore.custom_messages import iso_to_ms
+from agentcore.custom_messages import bash_execution_to_text, iso_to_ms
 from agentcore.messages import content_text
 from agentcore.models import THINKING_LEVELS
 
@@ -202,3 +206,18 @@ def test_a_model_needs_an_id() -> None:
 def test_times_of_session_entries(text: str, ms: int) -> None:
     """ISO text becomes milliseconds on every Python; what cannot be read is 0."""
     assert iso_to_ms(text) == ms
+
+
+def test_a_text_is_content_of_a_tool_result_too() -> None:
+    """A string becomes one text block; what is neither text nor an image is refused where it is given, not at the provider's."""
+    assert AgentToolResult("plain").content == [TextContent("plain")] and AgentToolResult("plain").text == "plain"
+    assert AgentToolResult() == AgentToolResult([])
+    with pytest.raises(TypeError, match="content must hold TextContent and ImageContent, not str"):
+        AgentToolResult(["plain"])  # type: ignore[list-item]
+
+
+def test_every_message_of_a_transcript_has_a_text() -> None:
+    """What a person or a model reads of it."""
+    assert BashExecutionMessage("ls", "a").text == bash_execution_to_text(BashExecutionMessage("ls", "a"))
+    assert CompactionSummaryMessage("short", 5).text == BranchSummaryMessage("short", "e1").text == "short"
+    assert OtherMessage("memo", {"text": "note"}).text == "note" and OtherMessage("memo", {"text": 1}).text == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import time
 from typing import Any
 
@@ -19,6 +20,7 @@ from agentcore import (
     ToolResultMessage,
     UserMessage,
     convert_to_llm,
+    load_messages,
     normalize_prompt_input,
     pair_tool_results,
 )
@@ -186,3 +188,21 @@ def test_convert_to_llm_keeps_what_a_model_knows() -> None:
     messages: list[AgentMessage] = [user("a"), answer("1"), result("9"), OtherMessage("mine", {"text": "secret"})]
     converted = convert_to_llm(messages)
     assert len(converted) == 3 and all(one is other for one, other in zip(converted, messages, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("nope", "this is no conversation in JSON (Expecting value: line 1 column 1 (char 0)): load_messages reads what dump_m"),
+        ('{"a":1}', "a conversation is a JSON list of messages, this is none: load_messages reads what dump_messages wrote"),
+        ('["x"]', "message 1 cannot be read: a message is a JSON object with a role and what belongs to it"),
+        ('[{"role":"user","content":5}]', "message 1 cannot be read: the content of a user message is a text or a list of blocks"),
+        ('[{"role":"compactionSummary"}]', "message 1 cannot be read: the JSON of CompactionSummaryMessage has no key 'summary'"),
+    ],
+)
+def test_what_is_no_conversation_is_refused(text: str, problem: str) -> None:
+    """One line that names the message and says what is wrong with it."""
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        load_messages(text)
+    with pytest.raises(TypeError, match="load_messages reads JSON text, not a value of type list"):
+        load_messages([])  # type: ignore[arg-type]

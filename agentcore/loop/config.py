@@ -107,7 +107,7 @@ class AfterToolCallContext:
 class AfterToolCallResult:
     """What `after_tool_call` may give back: each field that is not None replaces that of the result."""
 
-    content: list[TextContent | ImageContent] | None = None
+    content: str | Sequence[TextContent | ImageContent] | None = None
     details: Any = None
     is_error: bool | None = None
     usage: Usage | None = None

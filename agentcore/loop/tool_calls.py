@@ -427,17 +427,17 @@ def finalize_executed_tool_call(
                 AfterToolCallContext(assistant_message, prepared.tool_call, prepared.args, result, is_error, context), signal
             )
             check_returned("after_tool_call", patch, AfterToolCallResult)
+            if patch is not None:
+                result = AgentToolResult(
+                    content=result.content if patch.content is None else patch.content,
+                    details=result.details if patch.details is None else patch.details,
+                    usage=result.usage if patch.usage is None else patch.usage,
+                    added_tool_names=result.added_tool_names,
+                    terminate=result.terminate if patch.terminate is None else patch.terminate,
+                )
+                is_error = is_error if patch.is_error is None else patch.is_error
         except Exception as error:  # the hook's: the model reads it in place of the result
             return FinalizedToolCallOutcome(prepared.tool_call, error_result(error_text(error)), True)
-        if patch is not None:
-            result = AgentToolResult(
-                content=result.content if patch.content is None else patch.content,
-                details=result.details if patch.details is None else patch.details,
-                usage=result.usage if patch.usage is None else patch.usage,
-                added_tool_names=result.added_tool_names,
-                terminate=result.terminate if patch.terminate is None else patch.terminate,
-            )
-            is_error = is_error if patch.is_error is None else patch.is_error
     return FinalizedToolCallOutcome(prepared.tool_call, result, is_error)
 
 
