@@ -14,6 +14,7 @@ import pytest
 
 from agentcore.events import AssistantMessageEvent, RetryEvent
 from agentcore.llm import Context, ProviderResponse, StreamOptions, stream
+from agentcore.llm.registry import wire_format_names
 from agentcore.messages import UserMessage
 from agentcore.models import Model
 from agentcore.testing import Answer, SseServer, answer, fails, says
@@ -50,9 +51,10 @@ def test_an_unknown_wire_format_is_an_error_that_names_the_known_ones() -> None:
     """A model of an unknown `api` is refused with the list of those that there are."""
     message = message_of(ask(Model("m", api="telepathy")))
     assert message.error_message == (
-        "no wire format is called 'telepathy': model.api must be one of "
-        "anthropic-messages, google-generative-ai, openai-completions, openai-responses, proxy"
+        f"no wire format is called 'telepathy': model.api must be one of {', '.join(wire_format_names())}"
     )
+    own = ["anthropic-messages", "google-generative-ai", "openai-completions", "openai-responses", "proxy"]
+    assert set(own) <= set(wire_format_names())
     assert (message.error_kind, message.error_retryable) == ("setup", False)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -191,14 +193,31 @@ def test_errors_name_the_path_and_the_way_out(tmp_path: Path) -> None:
     assert text_of("invalid", "read_text_file", "x" * 300).startswith("cannot read HERE/xxx")
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_told_apart(tmp_path: Path) -> None:
+_AS_ANYBODY = """
+import os, sys
+from agentcore.errors import EnvironmentFileError
+from agentcore.tools.environment import LocalEnvironment
+
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    LocalEnvironment(sys.argv[1]).read_text_file("f")
+except EnvironmentFileError as error:
+    print(error.code)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs users")
+def test_a_file_that_may_not_be_read_is_told_apart() -> None:
     """Its code is `permission_denied`."""
-    (tmp_path / "f").write_text("x")
-    os.chmod(tmp_path / "f", 0)
-    with pytest.raises(EnvironmentFileError) as caught:
-        LocalEnvironment(tmp_path).read_text_file("f")
-    assert caught.value.code == "permission_denied"
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        Path(folder, "f").write_text("x")
+        os.chmod(Path(folder, "f"), 0)
+        ended = subprocess.run([sys.executable, "-c", _AS_ANYBODY, folder], capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.stdout, ended.stderr) == ("permission_denied\n", "")
 
 
 def test_an_aborted_operation_does_nothing(tmp_path: Path) -> None:
