@@ -41,6 +41,9 @@ from agentcore.transcript import pair_tool_results
 NO_IMAGES = "(image omitted: model does not support images)"
 NO_TOOL_IMAGES = "(tool image omitted: model does not support images)"
 
+SHORTEST_ID_LIMIT = 40
+"""Ids of this many characters are taken by every API that takes names of one's own at all."""
+
 NormalizeId = Callable[[str, AssistantMessage], str]
 """Turns a call id that another model made into one that this API accepts; gets the answer that it came from."""
 
@@ -123,7 +126,7 @@ class _Fitter:
             name = self.normalize_id(call.id, message)
             if self._owner.get(name, call.id) != call.id:
                 suffix = "_" + short_hash(call.id)[:8]
-                name = name[: 64 - len(suffix)] + suffix
+                name = name[: SHORTEST_ID_LIMIT - len(suffix)] + suffix
             self._owner[name] = call.id
             if self.has_unique_ids:
                 name = self._unique(name)
