@@ -51,6 +51,8 @@ class AbortSignal:
         """Block until the signal is set or `timeout` seconds are over; True when it is set."""
         if self._is_aborted:
             return True
+        if timeout is not None and timeout != timeout:
+            raise ValueError("timeout must be seconds or None, not NaN")
         waiter = threading.Lock()
         waiter.acquire()
         with self._lock:

@@ -43,6 +43,7 @@ def echo(text: str = "") -> str:
         ({"convert_to_llm": 5}, TypeError, "convert_to_llm must be callable"),
         ({"stream_fn": "gpt"}, TypeError, "stream_fn must be callable, not str"),
         ({"tools": [lambda: None]}, TypeError, "decorate a function with @tool"),
+        ({"tools": [echo, echo]}, ValueError, "two tools are called 'echo'"),
         ({"thinking_level": "very"}, ValueError, "unknown thinking level 'very'"),
         ({"steering_mode": "some"}, ValueError, "'one-at-a-time' or 'all'"),
         ({"tool_execution": "random"}, ValueError, "random"),
@@ -138,8 +139,8 @@ def test_tools_and_messages_are_copied_when_they_are_set() -> None:
     messages.clear()
     assert len(agent.state.tools) == 1 and len(agent.state.messages) == 1
     assert agent.get_state() is agent.state
-    agent.state.messages = (UserMessage("a"), UserMessage("b"))  # type: ignore[assignment]
-    assert [message.text for message in agent.messages] == ["a", "b"]  # type: ignore[union-attr]
+    agent.state.messages = (UserMessage("a"), UserMessage("b"))
+    assert [message.text for message in agent.messages] == ["a", "b"]
 
 
 def test_reset_is_refused_during_a_run() -> None:
@@ -161,7 +162,7 @@ def test_reset_is_refused_during_a_run() -> None:
     with pytest.raises(AgentBusyError, match=r"abort\(\) it or wait_for_idle\(\) before reset\(\)"):
         agent.reset()
     go_on.set()
-    assert run.result(5)[-1].text == "one two"  # type: ignore[union-attr]
+    assert run.result(5)[-1].text == "one two"
     assert refused
     agent.steer("left over")
     agent.reset()
@@ -231,7 +232,7 @@ def test_hooks_may_take_fewer_arguments_and_can_be_set_later() -> None:
     agent.after_tool_call = lambda context: seen.append(context.result.content[0].text)
     agent.get_api_key = lambda: None
     agent.run("go")
-    assert agent.messages[2].text == "not now"  # type: ignore[union-attr]
+    assert agent.messages[2].text == "not now"
     agent.before_tool_call = None
     agent.run("go")
     assert seen == [""]
@@ -393,7 +394,7 @@ def test_continue_from_each_kind_of_tail() -> None:
     agent.follow_up("later")
     agent.steer("first")
     agent.continue_().result(5)
-    texts = [message.text for message in agent.messages]  # type: ignore[union-attr]
+    texts = [message.text for message in agent.messages]
     assert texts == ["q", "a", "first", "b", "later", "c"]
     agent.state.messages = [*agent.messages, ToolResultMessage("c", "t", [TextContent("r")])]
     assert [message.role for message in agent.continue_().result(5)] == ["assistant"]
@@ -433,7 +434,7 @@ def test_a_failure_behind_a_good_answer_leaves_nothing_to_continue() -> None:
             Agent(messages=messages).continue_()
     agent = Agent(messages=[UserMessage("q"), called, failed], stream_fn=scripted_stream(says("ok")))
     agent.continue_().result(5)
-    assert agent.messages[-1].text == "ok"  # type: ignore[union-attr]
+    assert agent.messages[-1].text == "ok"
 
 
 def test_options_reach_the_request() -> None:

@@ -36,8 +36,8 @@ def test_a_run_is_printed_as_it_happens() -> None:
     lines = file.getvalue().splitlines()
     assert lines[0] == "Let me see."
     assert lines[1] == '→ weather {"city":"Oslo"}'
-    assert lines[2].startswith("← weather: sunny in Oslo ....") and lines[2].endswith("…") and len(lines[2]) < 220
-    assert lines[3:5] == ['→ weather {"city":"Atlantis"}', "✗ weather: no such city"]
+    assert lines[2].startswith("← weather sunny in Oslo ....") and lines[2].endswith("…") and len(lines[2]) < 220
+    assert lines[3:5] == ['→ weather {"city":"Atlantis"}', "✗ weather no such city"]
     assert lines[5:8] == ["It i", "[error] overloaded", "[retry 1 of 1 in 0.0 s]"]
     assert lines[8:] == ["It is sunny.", "[error] gone"]
 
@@ -70,7 +70,7 @@ def test_a_result_that_is_not_right_below_its_call_says_which_one_it_is() -> Non
     agent.subscribe(print_events(file))
     agent.prompt("go").wait(5)
     lines = file.getvalue().splitlines()
-    assert lines[:2] == ["→ gone {}", "✗ gone: Tool gone not found. Available tools: weather."]
+    assert lines[:2] == ["→ gone {}", "✗ gone Tool gone not found. Available tools: weather."]
     assert lines[2:4] == ['→ weather {"city":"Atlantis"}', f'→ weather {{"city":"{"x" * 90}"}}']
     assert '✗ weather {"city":"Atlantis"}: no such city' in lines[4:6]
     assert any(line.startswith(f'← weather {{"city":"{"x" * 43}…: sunny in xxx') for line in lines[4:6])
@@ -96,9 +96,9 @@ def test_messages_that_come_in_between_images_nothings_and_cut_answers() -> None
     agent.run("go")
     assert file.getvalue().splitlines() == [
         '→ look {"what":"sky"}',
-        "← look: [image/png]",
+        "← look [image/png]",
         '→ look {"what":"sea"}',
-        "← look: (nothing)",
+        "← look (nothing)",
         "blue",
         "[length] the answer was cut at the token limit",
         "> and the sea?",
@@ -119,7 +119,7 @@ def test_a_result_cannot_colour_the_terminal_and_a_huge_one_costs_nothing() -> N
     agent.subscribe(print_events(file))
     agent.run("go")
     line = file.getvalue().splitlines()[1]
-    assert line.startswith("← show: \ufffd[31mred\ufffd much much") and line.endswith("…") and len(line) < 220
+    assert line.startswith("← show \ufffd[31mred\ufffd much much") and line.endswith("…") and len(line) < 220
 
 
 def test_a_request_that_is_tried_again_says_why() -> None:

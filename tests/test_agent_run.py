@@ -136,7 +136,7 @@ def test_future_is_a_real_future() -> None:
     future = agent.prompt("hi").future()
     done, _ = wait_for_futures([future], timeout=5)
     assert done == {future}
-    assert future.result()[-1].text == "ok"  # type: ignore[union-attr]
+    assert future.result()[-1].text == "ok"
     with pytest.raises(AgentRunError, match="broken"):
         agent.prompt("hi").future().result(5)
     run = agent.prompt("hi")
@@ -241,8 +241,8 @@ def test_waiting_in_a_tool_of_the_run_is_an_error_also_through_an_inner_agent() 
     )
     assert outer.run("go", timeout=10).text == "outer done"
     first, second = (message for message in outer.messages if message.role == "toolResult")
-    assert first.is_error and "from inside itself" in first.text  # type: ignore[union-attr]
-    assert second.text == "inner done" and len(errors) == 1  # type: ignore[union-attr]
+    assert first.is_error and "from inside itself" in first.text
+    assert second.text == "inner done" and len(errors) == 1
 
 
 def test_prompt_while_a_run_is_active_is_refused() -> None:
@@ -263,7 +263,7 @@ def test_prompt_while_a_run_is_active_is_refused() -> None:
         with pytest.raises(AgentBusyError, match="a run is active"):
             call()
     gate.set()
-    assert run.result(5)[-1].text == "ok"  # type: ignore[union-attr]
+    assert run.result(5)[-1].text == "ok"
     assert refused and "steer()" in str(refused[0])
     assert len(agent.messages) == 2
 
@@ -273,7 +273,7 @@ def test_leaving_a_with_block_waits_and_an_exception_aborts() -> None:
     agent = Agent(stream_fn=scripted_stream(says("ok"), waits(threading.Event())))
     with agent:
         agent.prompt("one")
-    assert agent.messages[-1].text == "ok"  # type: ignore[union-attr]
+    assert agent.messages[-1].text == "ok"
     with pytest.raises(ZeroDivisionError), agent:
         agent.prompt("two")
         raise ZeroDivisionError
@@ -380,10 +380,19 @@ def test_whatever_the_last_hook_or_a_done_callback_raises_the_run_settles(error:
 @pytest.mark.parametrize("timeout", ["5", True, object()])
 def test_a_timeout_that_is_none_is_refused_before_the_run_starts(timeout: Any) -> None:
     """Nothing has begun then."""
-    agent = Agent(stream_fn=scripted_stream(says("one")))
+    gate = threading.Event()
+    agent = Agent(stream_fn=scripted_stream(waits(gate) + says("one")))
     with pytest.raises(TypeError, match="timeout must be seconds or None"):
         agent.run("a", timeout=timeout)
     assert agent.messages == [] and agent.active_run is None
+    run = agent.prompt("a")
+    with pytest.raises(TypeError, match="timeout must be seconds or None"):
+        run.wait(timeout)
+    for wait in (run.wait, run.result, agent.wait_for_idle, run.signal.wait):
+        with pytest.raises(ValueError, match="not NaN"):
+            wait(float("nan"))
+    gate.set()
+    run.result(5)
 
 
 def test_a_done_callback_may_take_no_argument() -> None:

@@ -31,7 +31,7 @@ def test_a_stream_gives_every_event_and_the_run() -> None:
         assert [event.type for event in stream] == KINDS
         assert stream.run.text == "hi"
         assert next(stream, None) is None
-    assert stream.result()[-1].text == "hi"  # type: ignore[union-attr]
+    assert stream.result()[-1].text == "hi"
 
 
 def test_the_run_waits_until_the_reader_asks_for_the_next_event() -> None:
@@ -171,7 +171,7 @@ def test_several_readers_share_the_events() -> None:
     agent = Agent(stream_fn=scripted_stream(says(*"abcdefgh")))
     stream = agent.stream("hello")
     taken: list[list[Any]] = [[], [], []]
-    readers = [threading.Thread(target=lambda mine=mine: mine.extend(stream)) for mine in taken]  # type: ignore[misc]
+    readers = [threading.Thread(target=lambda mine=mine: mine.extend(stream)) for mine in taken]
     for reader in readers:
         reader.start()
     for reader in readers:
@@ -254,7 +254,7 @@ def test_the_loop_asks_for_what_a_prompt_may_be() -> None:
         get_follow_up_messages=lambda: [UserMessage("one"), UserMessage("two")] if len(steering) == 2 else [],
     )
     stream = agent_loop("go", AgentContext(), config, stream_fn=scripted_stream(says("x"), says("y"), says("z"), says("end")))
-    texts = [message.text for message in stream.result(5)]  # type: ignore[union-attr]
+    texts = [message.text for message in stream.result(5)]
     assert texts == ["go", "a text", "x", "one", "two", "y", "a message", "z"]
 
 

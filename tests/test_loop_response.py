@@ -271,7 +271,7 @@ def test_without_listeners_the_state_still_shows_the_answer_growing() -> None:
     streaming = agent.state.streaming_message
     assert isinstance(streaming, AssistantMessage) and streaming.text == "one two"
     go_on.set()
-    assert run.result(5)[-1].text == "one two three"  # type: ignore[union-attr]
+    assert run.result(5)[-1].text == "one two three"
 
 
 @pytest.mark.parametrize(("arguments", "text"), [({"max_retries": -1}, "max_retries"), ({"base_delay": -1}, "seconds")])

@@ -13,8 +13,8 @@ from agentcore.errors import AgentBusyError, AgentRunError
 from agentcore.llm.request import Context
 from agentcore.loop.config import AfterToolCallResult
 from agentcore.messages import AgentToolResult, TextContent, ToolResultMessage
+from agentcore.testing import SseServer, calls, calls_raw, ends, says, scripted_stream
 from agentcore.testing import Turn as ScriptedAnswer
-from agentcore.testing import calls, calls_raw, ends, says, scripted_stream
 from agentcore.tools.agent_tool import AgentTool
 from agentcore.tools.decorator import tool
 
@@ -178,7 +178,7 @@ def test_a_result_survives_a_listener_that_raises() -> None:
     unsubscribe()
     assert [message.role for message in agent.messages] == ["user", "assistant", "toolResult", "assistant"]
     agent.continue_().result(5)
-    assert agent.messages[-1].text == "fine"  # type: ignore[union-attr]
+    assert agent.messages[-1].text == "fine"
     assert len(count) == 1
 
 
@@ -583,3 +583,16 @@ def test_what_after_tool_call_gives_back_may_be_a_text() -> None:
         )
         assert agent.run("go").text == "ok"
         assert agent.messages[2].text == text
+
+
+@pytest.mark.parametrize("place", ["tool", "hook"])
+def test_content_that_no_request_could_hold_is_an_error_result(place: str) -> None:
+    """It would stay in the transcript and fail every request from then on; so the model reads what is wrong instead."""
+    wrong: Any = [TextContent(5)]  # type: ignore[arg-type]
+    agent = Agent(tools=[make_tool("t", lambda: AgentToolResult(wrong if place == "tool" else [TextContent("right")]))])
+    if place == "hook":
+        agent.after_tool_call = lambda context: AfterToolCallResult(content=wrong)
+    with SseServer(calls("t"), says("ok")) as server:
+        agent.state.model = server.model()
+        assert agent.run("go", timeout=10).text == "ok"
+    assert results(agent)[0].is_error and "content that no model can read" in results(agent)[0].text

@@ -64,7 +64,7 @@ def test_a_tool_that_never_returns_does_not_hold_the_run() -> None:
         assert agent.wait_for_idle(5)
         assert 0.15 < time.monotonic() - began < 1.5
         result = agent.messages[2]
-        assert result.role == "toolResult" and result.is_error and result.text == "Operation aborted"  # type: ignore[union-attr]
+        assert result.role == "toolResult" and result.is_error and result.text == "Operation aborted"
         count = len(events)
         let_go.set()
         assert returned.wait(5)
@@ -87,7 +87,7 @@ def test_abort_in_a_tool_and_in_a_listener() -> None:
     agent = Agent(tools=[stop], stream_fn=scripted_stream(calls("stop"), says("never"), says("one", "two")))
     with pytest.raises(AgentAbortedError, match="by the tool"):
         agent.run("go")
-    assert agent.messages[2].text == "stopping"  # type: ignore[union-attr]
+    assert agent.messages[2].text == "stopping"
     agent.subscribe(lambda event: agent.abort("by a listener") if event.type == "message_update" else None)
     with pytest.raises(AgentAbortedError, match="by a listener"):
         agent.run("go")
@@ -151,7 +151,7 @@ def test_an_abort_reaches_an_agent_inside_a_tool() -> None:
     assert forwarded[0] == "agent_start" and forwarded[-1] == "agent_end"
     assert "sub-question" not in str(outer.messages)
     assert [message.role for message in outer.messages] == ["user", "assistant", "toolResult", "assistant"]
-    assert outer.messages[2].text == "one "  # type: ignore[union-attr]
+    assert outer.messages[2].text == "one "
 
 
 def test_a_detached_run_goes_on() -> None:
@@ -184,8 +184,8 @@ def test_two_agents_that_call_each_other_through_tools() -> None:
     second = Agent(tools=[ask_first], stream_fn=scripted_stream(calls("ask_first"), says("second done")))
     assert first.run("go", timeout=10).text == "first done"
     answer = second.messages[2]
-    assert answer.role == "toolResult" and answer.is_error and "a run is active" in answer.text  # type: ignore[union-attr]
-    assert first.messages[2].text == "second done"  # type: ignore[union-attr]
+    assert answer.role == "toolResult" and answer.is_error and "a run is active" in answer.text
+    assert first.messages[2].text == "second done"
 
 
 def test_subscribe_during_a_run_from_other_threads() -> None:
@@ -255,7 +255,7 @@ def test_many_agents_at_once_do_not_share_anything() -> None:
     agents = [Agent(stream_fn=stream) for _ in range(50)]
     runs = [agent.prompt(f"question {number}") for number, agent in enumerate(agents)]
     for number, run in enumerate(runs):
-        assert run.result(10)[-1].text == f"answer to question {number}"  # type: ignore[union-attr]
+        assert run.result(10)[-1].text == f"answer to question {number}"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -40,7 +40,7 @@ from agentcore.loop.config import (
 )
 from agentcore.loop.event_stream import EventChannel, RunStream
 from agentcore.loop.response import default_stream
-from agentcore.loop.run import Run, total_usage
+from agentcore.loop.run import Run, check_timeout, total_usage
 from agentcore.loop.tool_calls import error_text
 from agentcore.loop.turns import can_continue, run_agent_loop, run_agent_loop_continue
 from agentcore.messages import AssistantMessage, ImageContent, TextContent, Usage
@@ -760,8 +760,7 @@ class Agent:
 
 def wait_for_answer(start: Callable[[], Run], active_run: Callable[[], Run | None], timeout: float | None) -> AssistantMessage:
     """Start a run, wait, and return its last answer; what is raised is said at `Agent.run`."""
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float))):
-        raise TypeError(f"timeout must be seconds or None, not {type(timeout).__name__}")
+    check_timeout(timeout)
     run: Run | None = None
     try:
         run = start()

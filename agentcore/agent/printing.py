@@ -97,11 +97,10 @@ class _Printer:
 
     def _print_result(self, event: ToolExecutionEndEvent) -> None:
         call = self._calls.pop(event.tool_call_id, event.tool_name)
-        if self._last_call == event.tool_call_id:
-            call = event.tool_name
+        begin = event.tool_name if self._last_call == event.tool_call_id else f"{_cut(call, MAX_CALL_CHARS)}:"
         self._last_call = None
         mark = "✗" if event.is_error else "←"
-        self._print_line(f"{mark} {_cut(call, MAX_CALL_CHARS)}: {_shown(event.result.content or [])}")
+        self._print_line(f"{mark} {begin} {_shown(event.result.content or [])}")
 
     def _print_delta(self, event: Any) -> None:
         kind = event.type

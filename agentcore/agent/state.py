@@ -118,6 +118,10 @@ class AgentState:
                 raise TypeError(
                     f"tools must hold AgentTools, not {type(tool).__name__}: decorate a function with @tool, or make an AgentTool"
                 )
+        names = [tool.name for tool in tools]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"two tools are called {twice!r}: a model could not tell them apart; give one another name")
         self._tools = tools
 
     @property

@@ -125,7 +125,9 @@ class Run:
         Raises:
             RuntimeError: Called from inside the run: it would wait for itself.
             KeyboardInterrupt: Ctrl-C; the run has been aborted.
+            TypeError: `timeout` is no number.
         """
+        check_timeout(timeout)
         if self._is_settled:
             return True
         try:
@@ -428,6 +430,21 @@ class _RunFuture(Future[list[AgentMessage]]):
     def _refuse_waiting_inside(self) -> None:
         if not self.done():
             self._run.refuse_waiting_inside()
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Raise if a time to wait is none.
+
+    Raises:
+        TypeError: It is neither a number nor None.
+        ValueError: It is NaN.
+    """
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout must be seconds or None, not {type(timeout).__name__}")
+    if timeout != timeout:
+        raise ValueError("timeout must be seconds or None, not NaN")
 
 
 def total_usage(messages: Iterable[AgentMessage]) -> Usage:

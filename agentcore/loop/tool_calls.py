@@ -38,7 +38,7 @@ from agentcore.loop.config import (
     check_returned,
 )
 from agentcore.loop.tool_workers import GaveUp, Job, ToolWorkers
-from agentcore.messages import AgentToolResult, AssistantMessage, TextContent, ToolCall, ToolResultMessage
+from agentcore.messages import AgentToolResult, AssistantMessage, ImageContent, TextContent, ToolCall, ToolResultMessage
 from agentcore.tools.agent_tool import AgentTool, ToolExecutionMode, ToolUpdateFn
 
 ABORTED = "Operation aborted"
@@ -336,7 +336,19 @@ def _outcome_of(job: Job) -> ExecutedToolCallOutcome:
     if not isinstance(job.result, AgentToolResult):
         text = f"the tool {tool.name} returned a value of type {type(job.result).__name__}: it must return an AgentToolResult"
         return ExecutedToolCallOutcome(error_result(text), True)
+    if not has_plain_content(job.result):
+        text = f"the tool {tool.name} returned content that no model can read: it must be TextContent with a text, or ImageContent"
+        return ExecutedToolCallOutcome(error_result(text), True)
     return ExecutedToolCallOutcome(job.result, False)
+
+
+def has_plain_content(result: AgentToolResult) -> bool:
+    """Return whether a result can be sent. One that cannot would stay in the transcript, and fail every request from then on."""
+    for block in result.content or ():
+        value = block.text if isinstance(block, TextContent) else block.data if isinstance(block, ImageContent) else None
+        if not isinstance(value, str):
+            return False
+    return True
 
 
 def prepare_tool_call(
@@ -436,6 +448,10 @@ def finalize_executed_tool_call(
                     terminate=result.terminate if patch.terminate is None else patch.terminate,
                 )
                 is_error = is_error if patch.is_error is None else patch.is_error
+            if not has_plain_content(result):
+                raise TypeError(
+                    "after_tool_call left content that no model can read: give TextContent with a text, or ImageContent"
+                )
         except Exception as error:  # the hook's: the model reads it in place of the result
             return FinalizedToolCallOutcome(prepared.tool_call, error_result(error_text(error)), True)
     return FinalizedToolCallOutcome(prepared.tool_call, result, is_error)
