@@ -11,6 +11,7 @@ import pytest
 from agentcore import (
     AgentHarness,
     AgentRunError,
+    CompactionResult,
     CompactionSettings,
     Context,
     HarnessError,
@@ -20,6 +21,7 @@ from agentcore import (
     openai_compatible,
     tool,
 )
+from agentcore.harness import SessionBeforeCompactEvent
 from agentcore.harness.summaries import SUMMARY_SYSTEM_PROMPT
 from agentcore.messages import AssistantMessage, TextContent
 from agentcore.session import CompactionEntry, MemorySessionStorage, Session
@@ -322,6 +324,51 @@ def test_a_handler_can_cancel_or_write_it() -> None:
     assert stream.asked == 0
     [end] = [event for event in told if event.type == "auto_compaction_end"]
     assert "cancelled" in end.error_message
+
+
+def test_a_compaction_that_a_handler_wrote_keeps_what_it_names() -> None:
+    """With an id alone, all messages from that entry on are kept; the handler need not copy them."""
+    harness, _ = make(Summaries())
+    talk(harness, 3)
+    entries = harness.session.get_entries()
+    kept = list(harness.messages)[2:]
+    remove = harness.on("session_before_compact", lambda event: {"compaction": CompactionResult("short", entries[2].id, 7)})
+    harness.compact()
+    remove()
+    assert harness.messages[1:] == kept
+    assert harness.session.build_context().messages[1:] == kept
+
+    talk(harness, 2)
+    preparations: list[Any] = []
+
+    def write(event: SessionBeforeCompactEvent) -> dict[str, Any]:
+        preparations.append(event.preparation)
+        first = event.preparation.first_kept_entry_id
+        return {"compaction": {"summary": "shorter", "firstKeptEntryId": first, "tokensBefore": 7}}
+
+    harness.on("session_before_compact", write)
+    harness.compact()
+    assert harness.messages[1:] == preparations[0].retained_tail
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (CompactionResult("short", "nope", 7), "returned first_kept_entry_id 'nope', which is no entry of the branch"),
+        (CompactionResult(None, "nope", 7), "returned a CompactionResult that cannot be stored: summary must be a text"),  # type: ignore[arg-type]
+        (CompactionResult("short", "nope", 7, retained_tail=["x"]), "retained_tail a list of messages"),  # type: ignore[list-item]
+    ],
+)
+def test_a_compaction_that_could_not_be_read_again_is_refused(result: CompactionResult, text: str) -> None:
+    """What a handler wrote is looked at before it is stored: the conversation would be lost with it."""
+    harness, _ = make(Summaries())
+    talk(harness, 3)
+    before = list(harness.messages)
+    harness.on("session_before_compact", lambda event: {"compaction": result})
+    with pytest.raises(HarnessError, match=text) as caught:
+        harness.compact()
+    assert caught.value.code == "hook"
+    assert harness.session.build_context().messages == before
 
 
 def test_abort_ends_a_compaction_under_way() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from agentcore.abort import AbortSignal
@@ -23,6 +24,7 @@ from agentcore.harness.compaction import (
     CompactionPreparation,
     CompactionResult,
     CompactionSettings,
+    branch_messages,
     compact,
     prepare_compaction,
     should_compact,
@@ -46,7 +48,8 @@ from agentcore.harness.tokens import calculate_context_tokens, estimate_request_
 from agentcore.llm.request import Context
 from agentcore.loop.config import AgentContext
 from agentcore.messages import AssistantMessage
-from agentcore.session.entries import CompactionEntry
+from agentcore.session.entries import CompactionEntry, SessionTreeEntry
+from agentcore.transcript import is_message
 
 _log = logging.getLogger("agentcore")
 
@@ -126,7 +129,11 @@ class Compactor:
         return self._compact(preparation, entries, custom_instructions, signal)
 
     def _compact(
-        self, preparation: CompactionPreparation, entries: Sequence[Any], custom_instructions: str | None, signal: AbortSignal
+        self,
+        preparation: CompactionPreparation,
+        entries: Sequence[SessionTreeEntry],
+        custom_instructions: str | None,
+        signal: AbortSignal,
     ) -> tuple[CompactionResult, CompactionEntry]:
         event = SessionBeforeCompactEvent(preparation, list(entries), custom_instructions, signal)
         try:
@@ -136,7 +143,9 @@ class Compactor:
         if event.cancel:
             raise HarnessError("the compaction was cancelled by a session_before_compact handler", code="compaction")
         result = event.compaction
-        if result is None:
+        if result is not None:
+            result = _checked(result, preparation, entries)
+        else:
             try:
                 result = compact(preparation, self.summarizer("compaction", signal), custom_instructions)
             except Exception as error:
@@ -222,6 +231,33 @@ class Compactor:
             return False
         self._tell(AutoCompactionEndEvent(reason, entry))
         return True
+
+
+def _checked(result: CompactionResult, preparation: CompactionPreparation, entries: Sequence[SessionTreeEntry]) -> CompactionResult:
+    """Return what a handler wrote, with the messages that are kept, if it gave none.
+
+    Raises:
+        HarnessError: The session could not be read with it (`hook`).
+    """
+    first, tail = result.first_kept_entry_id, result.retained_tail
+    if not isinstance(result.summary, str) or not isinstance(result.tokens_before, int) or not all(map(is_message, tail or ())):
+        text = (
+            "a session_before_compact handler returned a CompactionResult that cannot be stored: summary must be a text, "
+            "tokens_before a number, retained_tail a list of messages"
+        )
+        raise HarnessError(text, code="hook")
+    place = next((index for index, entry in enumerate(entries) if entry.id == first), None)
+    if place is None:
+        text = (
+            f"a session_before_compact handler returned first_kept_entry_id {first!r}, which is no entry of the branch: "
+            "event.branch_entries has those that there are, event.preparation.first_kept_entry_id is a good choice"
+        )
+        raise HarnessError(text, code="hook")
+    if tail:
+        return result
+    if first == preparation.first_kept_entry_id:
+        return replace(result, retained_tail=preparation.retained_tail)
+    return replace(result, retained_tail=branch_messages(entries, place))
 
 
 class _Guess:

@@ -208,19 +208,19 @@ def prepare_compaction(
     cut = find_cut_point(entries, settings.keep_recent_tokens, start)
     first = cut.first_kept_entry_index
     history_end = cut.turn_start_index if cut.is_split_turn else first
-    to_summarize = [*tail, *_messages(entries, start, history_end)]
-    prefix = _messages(entries, cut.turn_start_index, first) if cut.is_split_turn else []
+    to_summarize = [*tail, *branch_messages(entries, start, history_end)]
+    prefix = branch_messages(entries, cut.turn_start_index, first) if cut.is_split_turn else []
     file_ops = FileOperations()
     if earlier is not None and not earlier.from_hook:
         file_ops.add_details(earlier.details)
     for message in (*to_summarize, *prefix):
         file_ops.add_calls(message)
-    context = [*(entry_messages(earlier, has_tail=False) if earlier is not None else ()), *tail, *_messages(entries, start)]
+    context = [*(entry_messages(earlier, has_tail=False) if earlier is not None else ()), *tail, *branch_messages(entries, start)]
     return CompactionPreparation(
         first_kept_entry_id=entries[first].id,
         messages_to_summarize=to_summarize,
         turn_prefix_messages=prefix,
-        retained_tail=_messages(entries, first),
+        retained_tail=branch_messages(entries, first),
         is_split_turn=cut.is_split_turn,
         tokens_before=estimate_context_tokens(context).tokens,
         previous_summary=earlier.summary if earlier is not None else None,
@@ -237,7 +237,7 @@ def _last_compaction(entries: Sequence[SessionTreeEntry]) -> tuple[int, Compacti
     return -1, None
 
 
-def _messages(entries: Sequence[SessionTreeEntry], start: int, end: int | None = None) -> list[AgentMessage]:
+def branch_messages(entries: Sequence[SessionTreeEntry], start: int, end: int | None = None) -> list[AgentMessage]:
     """Return the messages of a part of a path; an earlier compaction is none of them, its summary goes its own way."""
     part = entries[start:end]
     return [message for entry in part if not isinstance(entry, CompactionEntry) for message in entry_messages(entry)]

@@ -333,7 +333,11 @@ class SessionBeforeCompactEvent:
 
 @dataclass
 class SessionBeforeCompactResult:
-    """`cancel` stops the compaction; `compaction` is taken in place of asking a model."""
+    """`cancel` stops the compaction; `compaction` is taken in place of asking a model.
+
+    It must name a `first_kept_entry_id` of the branch, such as that of the preparation. Without a `retained_tail`, all from that
+    entry on is kept.
+    """
 
     cancel: bool | None = None
     compaction: CompactionResult | None = None

@@ -17,7 +17,7 @@ from agentcore.errors import HarnessError
 from agentcore.events import AgentEvent, AssistantMessageEvent, RetryEvent
 from agentcore.llm.request import Context, StreamFn, StreamOptions
 from agentcore.loop.config import AgentContext, AgentLoopConfig, RetryPolicy
-from agentcore.loop.response import default_stream, stream_assistant_response
+from agentcore.loop.response import ABORTED, default_stream, stream_assistant_response
 from agentcore.messages import (
     AssistantMessage,
     Message,
@@ -240,7 +240,9 @@ class Summarizer:
         is_good = answer.stop_reason not in ("error", "aborted")
         tries.finish(is_good, None if is_good else answer.error_message)
         if answer.stop_reason == "aborted":
-            raise HarnessError(f"summarising {what} was aborted", code="aborted")
+            # What a provider says beyond that is worth more than our own words.
+            reason = None if answer.error_message == ABORTED else answer.error_message
+            raise HarnessError(reason or f"summarising {what} was aborted", code="aborted")
         if not is_good:
             reason = answer.error_message or "the model gave no reason"
             raise HarnessError(f"{what} could not be summarised: {reason}", code="summarization_failed")

@@ -365,10 +365,6 @@ _MAKERS: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
         f"{NOTHING}; lengths are code points, not UTF-16 units; C037: a call without a result is answered",
         _short_text,
     ),
-    "compact-failures": (
-        "an aborted summary says that it was aborted, whatever the provider adds",
-        lambda: {"ops[3].error.message": "Summarization aborted"},
-    ),
     "compact-twice": (
         "C086: what the first compaction kept is summarised by the second; C037: a call without a result is answered",
         _kept_is_summarised,
