@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentcore import AbortSignal, EnvironmentFileError
+from agentcore import AbortSignal, AgentHarness, EnvironmentFileError, UserMessage
 from agentcore.harness.resource_files import parse_yaml, split_front_matter
 from agentcore.harness.skills import Skill, load_skills, load_sourced_skills, unique_skills
 from agentcore.harness.templates import (
@@ -17,6 +18,7 @@ from agentcore.harness.templates import (
     parse_command_args,
     substitute_args,
 )
+from agentcore.testing import says, scripted_stream
 from agentcore.tools.environment import LocalEnvironment
 
 WIRE = Path(os.environ.get("AGENTCORE_WIRE") or Path(__file__).parents[2] / "shared" / "wire")
@@ -214,3 +216,36 @@ def test_every_real_skill_loads_or_says_why_not() -> None:
         assert all(isinstance(skill, Skill) for skill in loaded.skills)
         for diagnostic in loaded.diagnostics:
             assert diagnostic.code in ("invalid_metadata", "parse_failed") and "\n" not in diagnostic.message
+
+
+def test_paths_may_be_path_objects(tmp_path: Path) -> None:
+    """One or several, for skills and for templates; and the files may have Windows' line ends and a byte-order mark."""
+    (tmp_path / "fix").mkdir()
+    (tmp_path / "fix" / "SKILL.md").write_bytes("\ufeff---\r\nname: fix\r\ndescription: Mend it.\r\n---\r\nGo\r\non.\r\n".encode())
+    (tmp_path / "do.md").write_bytes(b"Do $1.\r\n")
+    environment = LocalEnvironment(str(tmp_path))
+    folders: tuple[Any, ...] = (tmp_path / "fix", [tmp_path / "fix"], str(tmp_path / "fix"))
+    for paths in folders:
+        [skill] = load_skills(environment, paths).skills
+        assert (skill.name, skill.description, skill.content) == ("fix", "Mend it.", "Go\non.")
+    assert [one.skill.name for one in load_sourced_skills(environment, [(tmp_path / "fix", "here")]).skills] == ["fix"]
+    files: tuple[Any, ...] = (tmp_path, [tmp_path / "do.md"], tmp_path / "do.md")
+    for paths in files:
+        [template] = load_prompt_templates(environment, paths).prompt_templates
+        assert (template.name, template.content) == ("do", "Do $1.\n")
+
+
+def test_a_folder_is_read_anew_each_time(tmp_path: Path) -> None:
+    """Who loads again sees what has changed; a harness is given it with `set_resources`, and the next run has it."""
+    (tmp_path / "SKILL.md").write_text("---\nname: fix\ndescription: one\n---\nfirst", "utf-8")
+    environment = LocalEnvironment(str(tmp_path))
+    harness = AgentHarness(
+        stream_fn=scripted_stream(says("ok"), says("ok")), resources={"skills": load_skills(environment, tmp_path).skills}
+    )
+    harness.skill("fix").result(5)
+    (tmp_path / "SKILL.md").write_text("---\nname: fix\ndescription: one\n---\nsecond", "utf-8")
+    harness.set_resources({"skills": load_skills(environment, tmp_path).skills})
+    harness.skill("fix").result(5)
+    texts = [message.text for message in harness.messages if isinstance(message, UserMessage)]
+    assert ["first" in text for text in texts] == [True, False]
+    assert "second" in texts[1]

@@ -6,15 +6,23 @@ texts, `017` is a number, and a key that is given twice is an error. Needs PyYAM
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Union
 
 from agentcore.errors import EnvironmentFileError
 from agentcore.tools.environment import ExecutionEnvironment, FileInfo
 from agentcore.tools.ignore import IgnoreRules, enter_folder
 
 RESOURCE_IGNORE_FILES = (".gitignore", ".ignore", ".fdignore")
+
+ResourcePath = Union[str, "os.PathLike[str]"]
+"""Where a skill or a template is looked for."""
+
+ResourcePaths = Union[ResourcePath, Iterable[ResourcePath]]
+"""One such path, or several."""
 
 DiagnosticCode = Literal[
     "file_info_failed", "list_failed", "read_failed", "parse_failed", "invalid_metadata", "name_collision"
@@ -30,6 +38,11 @@ class ResourceDiagnostic:
     path: str
     source: Any = None
     type: Literal["warning"] = "warning"
+
+
+def path_list(paths: ResourcePaths) -> list[str]:
+    """Return one path, or several, as a list of texts."""
+    return [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
 
 # --- front matter ----------------------------------------------------------------------------------------------------

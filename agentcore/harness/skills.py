@@ -16,7 +16,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from agentcore.errors import EnvironmentFileError
-from agentcore.harness.resource_files import ResourceDiagnostic, ResourceReader
+from agentcore.harness.resource_files import ResourceDiagnostic, ResourcePath, ResourcePaths, ResourceReader, path_list
 from agentcore.tools.environment import ExecutionEnvironment, FileInfo
 from agentcore.tools.ignore import IgnoreRules
 
@@ -67,14 +67,14 @@ class LoadedSourcedSkills:
 # --- loading ---------------------------------------------------------------------------------------------------------
 
 
-def load_skills(environment: ExecutionEnvironment, dirs: str | Iterable[str]) -> LoadedSkills:
+def load_skills(environment: ExecutionEnvironment, dirs: ResourcePaths) -> LoadedSkills:
     """Load the skills of folders. A folder that is not there is passed over.
 
     Skills that miss a description or have unreadable front matter are left out with a diagnostic; other faults are reported
     only. Skills of one name are all there: `unique_skills` chooses among them.
     """
     made = LoadedSkills()
-    for path in [dirs] if isinstance(dirs, str) else dirs:
+    for path in path_list(dirs):
         search = _Search(environment)
         search.run(path)
         made.skills += search.skills
@@ -82,7 +82,7 @@ def load_skills(environment: ExecutionEnvironment, dirs: str | Iterable[str]) ->
     return made
 
 
-def load_sourced_skills(environment: ExecutionEnvironment, inputs: Iterable[tuple[str, Any]]) -> LoadedSourcedSkills:
+def load_sourced_skills(environment: ExecutionEnvironment, inputs: Iterable[tuple[ResourcePath, Any]]) -> LoadedSourcedSkills:
     """Load skills from pairs of a folder and a source; each result carries its source."""
     made = LoadedSourcedSkills()
     for path, source in inputs:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agentcore.harness.resource_files import ResourceDiagnostic, ResourceReader
+from agentcore.harness.resource_files import ResourceDiagnostic, ResourcePath, ResourcePaths, ResourceReader, path_list
 from agentcore.tools.environment import ExecutionEnvironment
 
 MAX_DESCRIPTION_CHARS = 60
@@ -53,7 +53,7 @@ class LoadedSourcedPromptTemplates:
     diagnostics: list[ResourceDiagnostic] = field(default_factory=list)
 
 
-def load_prompt_templates(environment: ExecutionEnvironment, paths: str | Iterable[str]) -> LoadedPromptTemplates:
+def load_prompt_templates(environment: ExecutionEnvironment, paths: ResourcePaths) -> LoadedPromptTemplates:
     """Load templates from `.md` files and from folders, whose own `.md` files are taken (none further down).
 
     A template is named after its file. Its description is that of the front matter, else the beginning of its first line. A path
@@ -61,7 +61,7 @@ def load_prompt_templates(environment: ExecutionEnvironment, paths: str | Iterab
     """
     reader = ResourceReader(environment)
     found: list[PromptTemplate] = []
-    for path in [paths] if isinstance(paths, str) else paths:
+    for path in path_list(paths):
         there = reader.find(path)
         if there is None:
             continue
@@ -75,7 +75,7 @@ def load_prompt_templates(environment: ExecutionEnvironment, paths: str | Iterab
 
 
 def load_sourced_prompt_templates(
-    environment: ExecutionEnvironment, inputs: Iterable[tuple[str, Any]]
+    environment: ExecutionEnvironment, inputs: Iterable[tuple[ResourcePath, Any]]
 ) -> LoadedSourcedPromptTemplates:
     """Load templates from pairs of a path and a source; each result carries its source."""
     made = LoadedSourcedPromptTemplates()
