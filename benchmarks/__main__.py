@@ -61,16 +61,18 @@ def main() -> int:
     print(machine())
     print("Medians of interleaved rounds, with quartiles; the floor is measured in the same run.")
     rows: list[Row] = []
-    started = time.monotonic()
+    seconds: dict[str, float] = {}
     with serve() as url:
         options = Options(url, rounds=rounds, is_quick=given.quick, typescript=given.typescript)
         names = [*(given.names or ([] if given.peers else NAMES)), *(["peers"] if given.peers else [])]
         for name in names:
             module = importlib.import_module(f"benchmarks.{name}")
+            before = time.monotonic()
             measured = module.measure(options)
+            seconds[name] = time.monotonic() - before
             print_rows(module.TITLE, measured)
             rows += measured
-    print(f"\n{time.monotonic() - started:.0f} s in all")
+    print(f"\n{sum(seconds.values()):.0f} s: {', '.join(f'{name} {spent:.0f}' for name, spent in seconds.items())}")
     if given.json:
         with open(given.json, "w") as file:
             json.dump({"machine": machine(), "rows": [row.to_json() for row in rows]}, file, indent=1)

@@ -54,11 +54,13 @@ def _appends(options: Options, folder: Path) -> list[Row]:
     lines = [line + b"\n" for line in source.read_bytes().split(b"\n")[1:-1]]
     messages = [UserMessage(TEXT, timestamp=1), AssistantMessage([TextContent(TEXT)], "a", "p", "m", Usage(100, 20, 5, 5, 130))]
     numbers = iter(range(1_000_000))
+    # On the clock where the disk is waited for; else in CPU, since what others write to the disk is no matter of ours.
+    seconds_of = {"never": cpu_seconds, "every": wall_seconds}
 
     def ours(fsync: str, many: int) -> float:
         path = folder / f"append-{next(numbers)}.jsonl"
         with Session(JsonlSessionStorage.create(path, cwd="/w", fsync=fsync)) as session:  # type: ignore[arg-type]
-            spent = wall_seconds(lambda: [session.append_message(messages[place % 2]) for place in range(many)])
+            spent = seconds_of[fsync](lambda: [session.append_message(messages[place % 2]) for place in range(many)])
         path.unlink()
         return spent * 1e6 / many
 
@@ -72,17 +74,17 @@ def _appends(options: Options, folder: Path) -> list[Row]:
                 if fsync == "every":
                     os.fdatasync(fd)
 
-        spent = wall_seconds(work)
+        spent = seconds_of[fsync](work)
         os.close(fd)
         path.unlink()
         return spent * 1e6 / many
 
     rows = []
-    for fsync, many in (("never", count), ("every", count)):
+    for fsync, many, unit in (("never", count, "µs CPU"), ("every", count // 5, "µs")):
         mine, bare = in_turns(options.rounds, lambda f=fsync, m=many: ours(f, m), lambda f=fsync, m=many: floor(f, m))  # type: ignore[misc]
-        rows.append(Row(f"append {many:,} × 1 KB, fsync {fsync}", "µs", mine, bare, limit=50.0 if fsync == "never" else None))
+        rows.append(Row(f"append {many:,} × 1 KB, fsync {fsync}", unit, mine, bare, limit=50.0 if fsync == "never" else None))
     long, short = in_turns(options.rounds, lambda: _append_behind(folder, 100 * count // 10), lambda: _append_behind(folder, 10))
-    rows.append(Row(f"append behind {100 * count // 10:,} entries / behind 10", "µs", long, short, goal=1.2))
+    rows.append(Row(f"append behind {100 * count // 10:,} entries / behind 10", "µs CPU", long, short, goal=1.2))
     return rows
 
 
