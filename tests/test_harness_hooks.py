@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,13 +26,18 @@ from agentcore.harness import (
     BeforeAgentStartEvent,
     BeforeAgentStartResult,
     BeforeProviderPayloadEvent,
+    BeforeProviderPayloadResult,
     BeforeProviderRequestEvent,
+    BeforeProviderRequestResult,
     ContextEvent,
     ContextResult,
     HandlerErrorEvent,
+    SessionBeforeCompactResult,
+    SessionBeforeTreeResult,
     ToolCallEvent,
     ToolResultEvent,
 )
+from agentcore.harness.events import NOTIFICATIONS, QUESTIONS
 from agentcore.harness.hooks import patch_options
 from agentcore.llm.request import Context, ProviderResponse
 from agentcore.loop.config import AfterToolCallResult, BeforeToolCallResult
@@ -412,3 +420,29 @@ def test_a_text_as_content_is_a_block_for_the_next_handler() -> None:
     harness.run("go", timeout=10)
     assert seen == [[TextContent("short")]]
     assert harness.messages[2].text == "short"  # type: ignore[union-attr]
+
+
+def test_the_readme_names_every_type() -> None:
+    """Each question stands in its table with the fields that an answer may hold; each event of the harness stands behind it."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    section = readme.partition("## The harness")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \|[^|]+\|([^|]+)\|$", section, re.MULTILINE))
+    assert sorted(rows) == sorted(QUESTIONS)
+    for kind, result in RESULTS.items():
+        named = re.findall(r"`(\w+)`", rows[kind])
+        assert sorted(named) == sorted(item.name for item in fields(result)), kind
+    of_runs = {"agent", "turn", "message", "tool_execution", "retry"}
+    told = {kind for kind in NOTIFICATIONS if kind != "retry" and kind.removesuffix(f"_{kind.split('_')[-1]}") not in of_runs}
+    assert sorted(kind for kind in told | {"retry_scheduled"} if f"`{kind}`" not in section) == []
+
+
+RESULTS: dict[str, Any] = {
+    "before_agent_start": BeforeAgentStartResult,
+    "context": ContextResult,
+    "before_provider_request": BeforeProviderRequestResult,
+    "before_provider_payload": BeforeProviderPayloadResult,
+    "tool_call": BeforeToolCallResult,
+    "tool_result": AfterToolCallResult,
+    "session_before_compact": SessionBeforeCompactResult,
+    "session_before_tree": SessionBeforeTreeResult,
+}
