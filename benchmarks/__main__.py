@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-from benchmarks.frame import Options, Row, compare, machine, print_rows, read_rows
+from benchmarks.frame import Options, Row, compare, machine, markdown, print_rows, read_rows
 from benchmarks.server import serve
 
 NAMES = (
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--rounds", type=int, help="repetitions of each measurement (default: 5; with --quick 3)")
     parser.add_argument("--quick", action="store_true", help="the small sizes only")
+    parser.add_argument("--markdown", action="store_true", help="print the table as it stands in the README")
     parser.add_argument("--json", metavar="FILE", help="write the figures to a file, for --compare")
     parser.add_argument("--compare", metavar="OLD.json", help="say what got slower since an earlier run")
     parser.add_argument("--peers", action="store_true", help="measure other agent libraries instead: those that are installed")
@@ -60,6 +61,8 @@ def main() -> int:
             parser.error(f"--json: {error}")
     print(machine())
     print("Medians of interleaved rounds, with quartiles; the floor is measured in the same run.")
+    if given.markdown:
+        print("\n| | ours | floor | ratio | goal |\n| --- | --- | --- | --- | --- |")
     rows: list[Row] = []
     seconds: dict[str, float] = {}
     with serve() as url:
@@ -70,7 +73,10 @@ def main() -> int:
             before = time.monotonic()
             measured = module.measure(options)
             seconds[name] = time.monotonic() - before
-            print_rows(module.TITLE, measured)
+            if given.markdown:
+                print(markdown(module.TITLE, measured), flush=True)
+            else:
+                print_rows(module.TITLE, measured)
             rows += measured
     print(f"\n{sum(seconds.values()):.0f} s: {', '.join(f'{name} {spent:.0f}' for name, spent in seconds.items())}")
     if given.json:

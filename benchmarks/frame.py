@@ -181,6 +181,23 @@ def print_rows(title: str, rows: Iterable[Row]) -> None:
     sys.stdout.flush()
 
 
+def markdown(title: str, rows: Iterable[Row]) -> str:
+    """Write one benchmark's part of the table in `README.md`."""
+    lines = [f"| **{title}** | | | | |"]
+    for row in rows:
+        ratio = f"{row.ratio:.2f} {_spread(row.ratios)}".rstrip() if row.ratio is not None else ""
+        goals = [f"≤ {row.goal:g} times" if row.ratio is not None else f"≤ {row.goal:g}"] if row.goal is not None else []
+        goals += [f"≤ {row.limit:.4g} {row.unit}"] if row.limit is not None else []
+        figures = [f"{_rounded(_counted(values, row.is_best))} {row.unit}" if values else "" for values in (row.ours, row.floor)]
+        missed = " **missed**" if row.is_good is False else ""
+        lines.append(f"| {row.name} | {figures[0]} | {figures[1]} | {ratio} | {', '.join(goals)}{missed} |")
+    return "\n".join(line.replace("|  |", "| |").replace("|  |", "| |") for line in lines)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def _figure(row: Row, values: Sequence[float]) -> str:
     return " ".join(part for part in (f"{_counted(values, row.is_best):.4g}", _spread(values), row.unit) if part) if values else ""
 

@@ -15,7 +15,7 @@ import requests
 
 from benchmarks import abort_latency, delta_cost, floor, latency, parallel_tools, peers, turn_cost
 from benchmarks.__main__ import NAMES, main
-from benchmarks.frame import Options, Row, compare, in_turns, read_rows
+from benchmarks.frame import Options, Row, compare, in_turns, markdown, read_rows
 from benchmarks.server import serve
 
 
@@ -175,6 +175,7 @@ def test_other_libraries_are_left_out_with_a_reason(url: str, capsys: pytest.Cap
     assert second.startswith("pi is left out: ")
 
 
+@pytest.mark.slow
 def test_the_typescript_original_is_measured(url: str) -> None:
     """Where it is installed (AGENTCORE_TYPESCRIPT), node runs the same conversations."""
     folder = os.environ.get("AGENTCORE_TYPESCRIPT")
@@ -182,3 +183,21 @@ def test_the_typescript_original_is_measured(url: str) -> None:
         pytest.skip("the TypeScript original is not there: set AGENTCORE_TYPESCRIPT to a folder where npm has installed it")
     figures = peers._run_typescript(folder, url, 10)
     assert figures["turn"] > 0 and figures["delta"] > 0
+
+
+def test_the_table_of_the_readme_is_written_by_the_command() -> None:
+    """`--markdown` gives the rows as they stand in the README: figures with units, the ratio with its quartiles, the goal."""
+    rows = [
+        Row("turns", "ms", [2.0, 2.0], [1.0, 1.0], goal=1.5),
+        Row("import", "ms", [1234.0], limit=2000.0),
+        Row("best", "ms", [0.5, 0.3], [0.2, 0.1], is_best=True),
+    ]
+    assert markdown("Costs", rows).splitlines() == [
+        "| **Costs** | | | | |",
+        "| turns | 2 ms | 1 ms | 2.00 (2–2) | ≤ 1.5 times **missed** |",
+        "| import | 1,234 ms | | | ≤ 2000 ms |",
+        "| best | 0.3 ms | 0.1 ms | 3.00 (2.62–2.87) | |",
+    ]
+    shown = (Path(__file__).parent.parent / "benchmarks" / "README.md").read_text()
+    for name in NAMES:
+        assert f"| **{importlib.import_module(f'benchmarks.{name}').TITLE}** | | | | |" in shown
