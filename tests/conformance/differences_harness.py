@@ -1,6 +1,7 @@
 """Where the harness does not do what the reference was seen to do, and why; the values are ours, grouped by kind.
 
-`TEXTS` are the error texts that the reference itself makes, and ours in their place.
+What a rule says of any scenario is in `harness_rules`; here is what belongs to one of them. `TEXTS` are the error texts that the
+reference itself makes, and ours in their place.
 """
 
 from __future__ import annotations
@@ -60,64 +61,7 @@ def merged(*parts: dict[str, Any]) -> dict[str, Any]:
     return {place: value for part in parts for place, value in part.items()}
 
 
-# --- each handler sees what the one before it left -------------------------------------------------------------------
-
-
-def _said_so_far(name: str, said: dict[int, dict[str, Any]], path: str = "event") -> dict[str, Any]:
-    """Put what earlier handlers have said into the events of later ones: index of the call → keys."""
-    return {f"hookCalls[{index}].{path}.{key}": value for index, keys in said.items() for key, value in keys.items()}
-
-
-def _tool_call() -> dict[str, Any]:
-    said: dict[int, dict[str, Any]] = {1: {"block": True, "reason": "first"}}
-    said |= {index: {"block": True, "reason": "second"} for index in (2, 3, 4, 5)}
-    said |= {index: {"block": True} for index in (9, 10, 11)}
-    said |= {21: {"block": True, "reason": "overruled"}}
-    calls = recorded("hook-tool-call")["hookCalls"]
-    last = max(index for index, call in enumerate(calls) if call["hook"] == "tool_call")
-    assert calls[last]["event"]["toolCallId"] == "c4"
-    said[last] = said.pop(21)
-    return _said_so_far("hook-tool-call", said)
-
-
-def _tool_result() -> dict[str, Any]:
-    patches: dict[str, tuple[int, dict[str, Any]]] = {
-        "c1": (0, {"content": [{"type": "text", "text": "patched"}], "details": {"p": 1}}),
-        "c2": (1, {"isError": True}),
-        "c3": (2, {"isError": False}),
-        "c5": (4, {"terminate": True}),
-    }
-    calls = recorded("hook-tool-result")["hookCalls"]
-    usage = next(event for event in recorded("hook-tool-result")["events"] if event.get("toolCallId") == "c3" and "result" in event)
-    patches["c3"][1]["usage"] = usage["result"]["usage"]
-    said = {}
-    for index, call in enumerate(calls):
-        by, keys = patches.get(call["event"]["toolCallId"], (9, {}))
-        if call["handler"] > by:
-            said[index] = keys
-    return _said_so_far("hook-tool-result", said)
-
-
-def _context() -> dict[str, Any]:
-    calls = recorded("hook-context")["hookCalls"]
-    return {
-        "hookCalls[1].event.roles": ["user"],
-        "hookCalls[2].event.roles": ["user"],
-        "hookCalls[5].event.roles": [*calls[5]["event"]["roles"], "user"],
-    }
-
-
-def _before_compact() -> dict[str, Any]:
-    given = {**recorded("compact-hooks")["ops"][2]["value"]}
-    return _said_so_far("compact-hooks", {1: {"cancel": True}, 2: {"cancel": True}, 8: {"compaction": given}})
-
-
-def _before_tree() -> dict[str, Any]:
-    summary = {"summary": "given by the hook", "details": {"own": 1}}
-    said: dict[int, dict[str, Any]] = {index: {"cancel": True} for index in (1, 2, 3)}
-    said |= {index: {"summary": summary} for index in (10, 11)}
-    instructions = {"customInstructions": "hook instructions", "replaceInstructions": True}
-    return merged(_said_so_far("tree-hooks", said), _said_so_far("tree-hooks", {15: instructions}, "event.preparation"))
+# --- handlers --------------------------------------------------------------------------------------------------------
 
 
 def _before_agent_start() -> dict[str, Any]:
@@ -208,7 +152,6 @@ def _label_stored() -> dict[str, Any]:
 # --- compactions -----------------------------------------------------------------------------------------------------
 
 MODEL = {"provider": "test-provider", "modelId": "test-model"}
-STILL_COUNTS = "settings made before the kept part still count: the model is that of the last answer before it"
 NOTHING = "a session with nothing to summarise is refused before any model is asked"
 
 
@@ -309,20 +252,7 @@ def _kept_is_summarised_beside_a_split_turn() -> dict[str, Any]:
     }
 
 
-# --- who hears what --------------------------------------------------------------------------------------------------
-
-
-def _notifications() -> dict[str, Any]:
-    """Each handler is called for each event of its type, right after the listener `main`."""
-    raw = json.loads((HERE / "harness" / "hook-notifications-not-delivered.json").read_text("utf-8"))
-    calls = [
-        {"hook": hook["on"], "handler": number, "at": index + 1, "event": {key: event[key] for key in event if key != "type"}}
-        for index, event in enumerate(raw["expected"]["events"])
-        for number, hook in enumerate(raw["hooks"])
-        if hook["on"] == event["type"]
-    ]
-    assert {call["hook"] for call in calls} >= {"queue_update", "save_point", "settled", "abort", "model_update", "session_tree"}
-    return {"hookCalls": calls}
+# --- runs -----------------------------------------------------------------------------------------------------------
 
 
 def _not_idle_yet() -> dict[str, Any]:
@@ -342,16 +272,10 @@ SEEN = "C112, C113: each handler sees what the one before it left"
 
 _MAKERS: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     # handlers
-    "hook-tool-call": (SEEN, _tool_call),
-    "hook-tool-result": (SEEN, _tool_result),
-    "hook-context": (SEEN, _context),
-    "compact-hooks": (SEEN, _before_compact),
-    "tree-hooks": (SEEN, _before_tree),
     "hook-before-agent-start": (
         f"{SEEN}; the messages of all are added; and a replaced system prompt holds for the whole run, not for one request of it",
         _before_agent_start,
     ),
-    "hook-notifications-not-delivered": ("handlers get every event of their type, notifications too", _notifications),
     # nothing is lost
     "hook-before-agent-start-raises": ("a handler that raises does not lose the messages for the next turn", _next_turn_kept),
     "compact-busy": (
@@ -373,9 +297,6 @@ _MAKERS: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
         "C086: the earlier summary and what was kept with it are not lost",
         _kept_is_summarised_beside_a_split_turn,
     ),
-    "compact-boundaries": (STILL_COUNTS, lambda: {"session.context.model": MODEL}),
-    "compact-retry": (STILL_COUNTS, lambda: {"session.context.model": MODEL}),
-    "compact-split-turn-no-history": (STILL_COUNTS, lambda: {"session.context.model": MODEL}),
     # runs
     "idle-in-agent-end": ("a run lets go of the harness when it has settled; until then a prompt is refused", _not_idle_yet),
     "fail-listener-always": (

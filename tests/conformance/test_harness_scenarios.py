@@ -1,6 +1,6 @@
 """The harness does what the reference was seen to do, event for event.
 
-Where it does so otherwise on purpose, `TEXTS` and `DIFFERENCES` say so, and our own behaviour is compared in its place.
+Where it does otherwise on purpose, `harness_rules`, `TEXTS` and `DIFFERENCES` say so, and our own behaviour is compared in its place.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 
 from tests.conformance.cases import HERE, check, with_difference
 from tests.conformance.differences_harness import DIFFERENCES, EXTRA_COMPLETIONS, TEXTS
+from tests.conformance.harness_rules import with_rules
 from tests.conformance.harness_runner import HarnessRunner
 from tests.conformance.scenario_runner import RUNNERS, FormatError, hide_faults, load_scenario, play, scenario_paths
 
@@ -64,8 +65,27 @@ def test_scenario(path: Path) -> None:
     scenario = load_scenario(path)
     scenario["completions"] = [*scenario.get("completions", ()), *EXTRA_COMPLETIONS.get(scenario["name"], ())]
     seen = _texts_as_blocks(_say_as_recorded(play(scenario)))
-    expected = _texts_as_blocks(with_difference(scenario["expected"], DIFFERENCES.get(scenario["name"])))
+    expected = _texts_as_blocks(with_difference(with_rules(scenario), DIFFERENCES.get(scenario["name"])))
     check(hide_faults(expected), hide_faults(seen))
+
+
+def test_a_scenario_by_another_name_is_held_to_the_rules(tmp_path: Path) -> None:
+    """What a rule covers does not hang on the name of the recording."""
+    for name in (
+        "hook-tool-call",
+        "hook-context",
+        "hook-notifications-not-delivered",
+        "tree-hooks",
+        "compact-hooks",
+        "compact-retry",
+    ):
+        raw = json.loads((HERE / "harness" / f"{name}.json").read_text("utf-8"))
+        path = tmp_path / f"another-{name}.json"
+        path.write_text(json.dumps({**raw, "name": path.stem}), "utf-8")
+        scenario = load_scenario(path)
+        assert with_rules(scenario) != scenario["expected"]
+        expected = _texts_as_blocks(with_rules(scenario))
+        check(hide_faults(expected), hide_faults(_texts_as_blocks(_say_as_recorded(play(scenario)))))
 
 
 def test_every_listed_difference_belongs_to_a_scenario() -> None:
