@@ -1,6 +1,6 @@
 """The harness does what the reference was seen to do, event for event.
 
-Where it does otherwise on purpose, `harness_rules`, `TEXTS` and `DIFFERENCES` say so, and our own behaviour is compared in its place.
+Where it does otherwise on purpose, `harness_rules`, `TEXTS` and `DIFFERENCES` say so, and what we do is compared in its place.
 """
 
 from __future__ import annotations
