@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from agentcore import (
+    EXECUTION_PARALLEL,
     AgentAbortedError,
     AgentHarness,
     AgentRunError,
+    AgentTool,
+    AgentToolResult,
     AssistantMessage,
     HarnessBusyError,
     HarnessError,
@@ -28,8 +31,10 @@ from agentcore import (
     Session,
     Skill,
     StreamOptions,
+    TextContent,
     ToolResultMessage,
     UserMessage,
+    estimate_context_tokens,
     tool,
 )
 from agentcore.harness import Resources, SystemPromptContext
@@ -589,3 +594,43 @@ def test_a_session_without_a_model_is_opened_without_a_warning(caplog: pytest.Lo
     make(says("ok"), session=session, model=None)[0].run("hi", timeout=10)
     again, _ = make(session=session, model=None)
     assert (again.model.id, caplog.records) == ("unknown", [])
+
+
+def test_the_common_patterns_of_a_session(tmp_path: Path) -> None:
+    """Memory, long conversations, branches, a tool of one's own: written as the original's documents have them, in snake_case."""
+    storage = JsonlSessionStorage.create(tmp_path / "chat.jsonl", cwd=str(tmp_path))
+    session = Session(storage)
+
+    # 1: a conversation with memory
+    session.append_message(UserMessage("The meeting is at nine."))
+    branch_point_id = session.append_message(AssistantMessage([TextContent("Noted.")], "a", "p", "m"))
+    first_kept_id = session.append_message(UserMessage("And lunch is at one."))
+    context = session.build_context()
+    assert [message.role for message in context.messages] == ["user", "assistant", "user"]
+
+    # 2: a long one is compacted by hand
+    token_count = estimate_context_tokens(context.messages).tokens
+    if token_count > 12 * 0.8:
+        session.append_compaction("The meeting is at nine.", first_kept_id, token_count)
+    assert [message.role for message in session.build_context().messages] == ["compactionSummary", "user"]
+
+    # 3: a branch
+    session.move_to(branch_point_id, summary={"summary": "Exploring alternative approach"})
+    session.append_message(UserMessage("Is it at nine?"))
+    assert [message.role for message in session.build_context().messages] == ["user", "assistant", "branchSummary", "user"]
+
+    # 4: a tool, positional as there
+    def execute(tool_call_id: str, args: dict[str, Any], signal: Any, on_update: Any, context: Any) -> AgentToolResult:
+        return AgentToolResult([TextContent("done: " + args["what"])])
+
+    parameters = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
+    custom_tool = AgentTool("custom", "Custom", "Does custom thing", parameters, execute, None, EXECUTION_PARALLEL)
+
+    harness, stream = make(calls("custom", what="it"), says("Yes."), session=session, tools=[custom_tool])
+    assert harness.active_run is None
+    assert harness.continue_().result(5)[-1].role == "assistant"
+    assert harness.messages[-2].text == "done: it"  # type: ignore[union-attr]
+    assert [message.role for message in stream.requests[0]] == ["user", "assistant", "user", "user"]
+    assert session.get_session_stats() is not None
+    assert len(session.get_branch()) == len(harness.messages)
+    session.close()
