@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Protocol, Union
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, Union, overload
 
 from agentcore.abort import AbortSignal
+from agentcore.agent.printing import print_events
 from agentcore.agent.queues import PendingMessageQueue, QueueMode
 from agentcore.agent.state import UNKNOWN_MODEL, AgentState
 from agentcore.agent.state import find_model as find_model
@@ -37,6 +39,7 @@ from agentcore.loop.config import (
     QueueName,
     RetryPolicy,
     check_returned,
+    check_setting,
 )
 from agentcore.loop.event_stream import EventChannel, RunStream
 from agentcore.loop.response import default_stream
@@ -57,6 +60,9 @@ Images = Union[ImageInput, Sequence[ImageInput]]
 _log = logging.getLogger("agentcore")
 
 
+InitT = TypeVar("InitT", bound=Callable[..., None])
+
+
 class AgentSession(Protocol):
     """What an agent needs of a session: a place to store messages, and the conversation so far."""
 
@@ -66,7 +72,8 @@ class AgentSession(Protocol):
     def build_context(self) -> Any:
         """Return an object with `messages`, `thinking_level`, `model` and `active_tool_names` of the conversation.
 
-        The last three are None (or `"off"`) where the conversation does not say.
+        The last three are None (or `"off"`) where the conversation does not say. A session that can be moved also has
+        `get_leaf_id()`, which returns the id of the entry where it stands.
         """
 
 
@@ -76,8 +83,8 @@ class _Hook:
     def __set_name__(self, owner: type[Agent], name: str) -> None:
         self._name = name
 
-    def __get__(self, agent: Agent, owner: type[Agent]) -> Callable[..., Any] | None:
-        return agent._hooks.get(self._name)
+    def __get__(self, agent: Agent | None, owner: type[Agent]) -> Any:
+        return self if agent is None else agent._hooks.get(self._name)
 
     def __set__(self, agent: Agent, hook: Callable[..., Any] | None) -> None:
         agent._config.set_hook(self._name, hook)
@@ -105,6 +112,47 @@ class _NextTurnHook(_Hook):
         agent._hooks[self._name] = hook
         is_set = any(fitted is not None for fitted in agent._next_turn_hooks.values())
         agent._config.prepare_next_turn = agent._prepare_next_turn if is_set else None
+
+
+T = TypeVar("T")
+
+
+class _Setting(Generic[T]):
+    """A setting that is kept elsewhere: read there, and set there."""
+
+    def __init__(self, home: Literal["_state", "_config"], doc: str) -> None:
+        self._home = home
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type[Agent], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, agent: None, owner: type[Agent]) -> _Setting[T]: ...
+
+    @overload
+    def __get__(self, agent: Agent, owner: type[Agent]) -> T: ...
+
+    def __get__(self, agent: Agent | None, owner: type[Agent]) -> Any:
+        return self if agent is None else getattr(getattr(agent, self._home), self._name)
+
+    def __set__(self, agent: Agent, value: Any) -> None:
+        if self._home == "_config":
+            value = check_setting(self._name, value)
+        setattr(getattr(agent, self._home), self._name, value)
+
+
+def _by_keyword_alone(init: InitT) -> InitT:
+    """Say what to do where settings are given without their names."""
+
+    @functools.wraps(init)
+    def checked(agent: Agent, *given: object, **settings: Any) -> None:
+        if given:
+            example = "Agent(**settings)" if isinstance(given[0], dict) else "Agent(model='provider/id', tools=[…])"
+            raise TypeError(f"an Agent takes keyword arguments alone, not a {type(given[0]).__name__} as such: {example}")
+        init(agent, **settings)
+
+    return checked  # type: ignore[return-value]
 
 
 class _Subscription:
@@ -136,9 +184,13 @@ class Agent:
         retry: When an answer that broke off is asked for again; None never.
         session: Stores each message before any listener hears of it. The agent starts with the session's conversation, its model
             and thinking level unless others are given, and with those of the tools that are active in it, if it says which.
-            What is set later is not stored: `AgentHarness` does that.
+            What is set later is not stored: `AgentHarness` does that. When a run begins and the session stands elsewhere than
+            where this agent left it (`move_to`, an entry of somebody else), the transcript is taken from it anew.
         session_id, thinking_budgets, transport, max_retry_delay_ms: See `StreamOptions`.
         stream_options: How requests are made.
+
+    The settings may be changed later as attributes of the same name, and hold from the next run on: `agent.model = …`. A name that
+    an agent does not have is refused; a subclass may have attributes of its own.
 
     Four more hooks, for what is built on top of an agent, are attributes alone: `before_request` and `recover`, see
     `AgentLoopConfig`; `before_run(prompts, signal)`, on the run thread before anything is told: it may change the settings and the
@@ -147,6 +199,7 @@ class Agent:
 
     Raises:
         TypeError: A hook needs more arguments than there are, a tool is none, …
+        AttributeError: What is set is no attribute of an agent.
 
     Threads:
         Every method may be called from any thread; those that wait not from inside the agent's own run. An idle agent owns none.
@@ -170,6 +223,23 @@ class Agent:
     prepare_next_turn = _NextTurnHook()
     prepare_next_turn_with_context = _NextTurnHook()
 
+    model = _Setting[Model]("_state", "Who is asked; may be set to a string `provider/id`. Kept in `state`, as are the next four.")
+    system_prompt = _Setting[str]("_state", "Tells the model who it is.")
+    thinking_level = _Setting[ThinkingLevel]("_state", "How much a reasoning model thinks.")
+    tools = _Setting[list[AgentTool]]("_state", "The tools. A copy is made when they are set.")
+    messages = _Setting[list[AgentMessage]]("_state", "The transcript. A copy is made when it is set.")
+    tool_execution = _Setting[ToolExecutionMode]("_config", "Whether the calls of one answer run at the same time.")
+    max_tool_workers = _Setting[int]("_config", "How many calls run at the same time at most.")
+    tool_grace = _Setting[float]("_config", "Seconds that a tool has to return after an abort.")
+    tool_context = _Setting[Any]("_config", "What tools get as `context`.")
+    retry = _Setting[Union[RetryPolicy, None]]("_config", "When an answer that broke off is asked for again.")
+    stream_options = _Setting[Union[StreamOptions, None]]("_config", "How requests are made; the next four go before its fields.")
+    session_id = _Setting[Union[str, None]]("_config", "See `StreamOptions`.")
+    thinking_budgets = _Setting[Union[dict[str, int], None]]("_config", "See `StreamOptions`.")
+    transport = _Setting[Union[str, None]]("_config", "See `StreamOptions`.")
+    max_retry_delay_ms = _Setting[Union[int, None]]("_config", "See `StreamOptions`.")
+
+    @_by_keyword_alone
     def __init__(
         self,
         *,
@@ -223,7 +293,7 @@ class Agent:
         )
         self._config = AgentLoopConfig(
             model=UNKNOWN_MODEL,
-            tool_execution=ToolExecutionMode(tool_execution),
+            tool_execution=check_setting("tool_execution", tool_execution),
             tool_context=tool_context,
             max_tool_workers=max_tool_workers,
             tool_grace=tool_grace,
@@ -262,6 +332,11 @@ class Agent:
         self._joining: list[_Subscription] = []
         self._has_changes = False
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _OWN_NAMES and type(self) is Agent and not hasattr(Agent, name):
+            raise AttributeError(_unknown_name_text(name))
+        object.__setattr__(self, name, value)
+
     def __repr__(self) -> str:
         doing = "running" if self._run is not None else "idle"
         return f"<Agent {doing}, model {self._state.model.id}, {len(self._state.messages)} messages>"
@@ -284,9 +359,14 @@ class Agent:
         return self._state
 
     @property
-    def messages(self) -> list[AgentMessage]:
-        """The transcript; the same as `state.messages`."""
-        return self._state.messages
+    def session(self) -> AgentSession | None:
+        """Stores each message. When another one is set the transcript stays: the conversation of that session is not read."""
+        return self._session
+
+    @session.setter
+    def session(self, session: AgentSession | None) -> None:
+        self._session = session
+        self._leaf_id = _leaf_of(session)
 
     @property
     def active_run(self) -> Run | None:
@@ -330,42 +410,6 @@ class Agent:
     def follow_up_mode(self, mode: QueueMode) -> None:
         self.follow_up_queue.mode = mode
 
-    @property
-    def tool_execution(self) -> ToolExecutionMode:
-        """Whether the calls of one answer run at the same time. Holds from the next run on."""
-        return self._config.tool_execution
-
-    @tool_execution.setter
-    def tool_execution(self, mode: ToolExecutionMode | Literal["sequential", "parallel"]) -> None:
-        self._config.tool_execution = ToolExecutionMode(mode)
-
-    @property
-    def retry(self) -> RetryPolicy | None:
-        """When an answer that broke off is asked for again. Holds from the next run on."""
-        return self._config.retry
-
-    @retry.setter
-    def retry(self, policy: RetryPolicy | None) -> None:
-        self._config.retry = policy
-
-    @property
-    def tool_context(self) -> Any:
-        """What tools get as `context`. Holds from the next run on."""
-        return self._config.tool_context
-
-    @tool_context.setter
-    def tool_context(self, value: Any) -> None:
-        self._config.tool_context = value
-
-    @property
-    def stream_options(self) -> StreamOptions | None:
-        """How requests are made. Holds from the next run on."""
-        return self._config.stream_options
-
-    @stream_options.setter
-    def stream_options(self, options: StreamOptions | None) -> None:
-        self._config.stream_options = options
-
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def prompt(self, prompt: PromptInput, images: Images = (), *, detached: bool = False) -> Run:
@@ -404,7 +448,8 @@ class Agent:
         """
         if self._run is not None:
             raise AgentBusyError("a run is active: wait_for_idle() before continue_()")
-        messages = self._state.messages
+        moved = self._read_moved_session()
+        messages = self._state.messages if moved is None else moved[0]
         if not messages:
             raise ValueError("there are no messages to continue from: start with prompt()")
         if messages[-1].role != "assistant":
@@ -567,6 +612,8 @@ class Agent:
             fails the run. One that another listener adds during an event gets that event too; one that it removes gets it no more.
             What other threads change takes hold with the next event.
         """
+        if listener is print_events:
+            raise TypeError("print_events makes a listener, it is none: subscribe(print_events()), with the parentheses")
         subscription = _Subscription(fit_callback(listener, ("event", "signal"), what="a listener", is_listener=True))
         with self._lock:
             if self._run is None or self._run.is_on_run_thread():
@@ -649,6 +696,9 @@ class Agent:
         self, run: Run, prompts: list[AgentMessage] | None, skips_steering: bool, channel: EventChannel | None
     ) -> list[AgentMessage]:
         """Run the loop; a failure becomes a message. Runs on the run thread."""
+        moved = self._read_moved_session()
+        if moved is not None:
+            self._state.messages, self._leaf_id = moved
         before_run = self._run_hooks.get("before_run")
         if before_run is not None:
             changed = before_run(prompts, run.signal)
@@ -671,6 +721,13 @@ class Agent:
             messages = run.messages
         _log.debug("run ends: %d new messages", len(messages))
         return messages
+
+    def _read_moved_session(self) -> tuple[list[AgentMessage], str | None] | None:
+        """Return the session's messages and where it stands, if that is not where this agent has left it."""
+        leaf_id = _leaf_of(self._session)
+        if self._session is None or leaf_id == self._leaf_id:
+            return None
+        return list(self._session.build_context().messages), leaf_id
 
     def _make_emit(self, signal: AbortSignal, channel: EventChannel | None) -> AgentEventSink:
         state, listeners = self._state, self._listeners
@@ -697,7 +754,9 @@ class Agent:
 
         def record(message: AgentMessage) -> None:
             if session is not None:
-                session.append_message(message)
+                entry_id = session.append_message(message)
+                if self._session is session:  # else another one was set during the run
+                    self._leaf_id = entry_id
             state.messages.append(message)
             run.add_message(message)
 
@@ -756,6 +815,34 @@ class Agent:
         emit(MessageEndEvent(message))
         emit(TurnEndEvent(message, []))
         emit(AgentEndEvent([message]))
+
+
+_OWN_NAMES = frozenset(
+    {
+        "stream_fn",
+        "steering_queue",
+        "follow_up_queue",
+        *("_state", "_config", "_hooks", "_next_turn_hooks", "_run_hooks", "_session", "_leaf_id"),
+        *("_lock", "_run", "_listeners", "_joining", "_has_changes"),
+    }
+)
+"""The attributes of an agent that its class does not have."""
+
+
+def _unknown_name_text(name: str) -> str:
+    from difflib import get_close_matches
+
+    names = {known for known in (*vars(Agent), *_OWN_NAMES) if not known.startswith("_")}
+    near = get_close_matches(name, names)
+    way_out = f"did you mean {' or '.join(near)}?" if near else "make a subclass for attributes of your own"
+    return f"an Agent has no attribute {name!r} to set: {way_out}"
+
+
+def _leaf_of(session: AgentSession | None) -> str | None:
+    """Return where a session stands; None where it does not say."""
+    get_leaf_id = getattr(session, "get_leaf_id", None)
+    leaf_id: str | None = None if get_leaf_id is None else get_leaf_id()
+    return leaf_id
 
 
 def wait_for_answer(start: Callable[[], Run], active_run: Callable[[], Run | None], timeout: float | None) -> AssistantMessage:

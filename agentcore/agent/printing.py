@@ -42,12 +42,17 @@ def print_events(file: TextIO | None = None, *, thinking: bool = False) -> Calla
         file: Where to; None is the standard output of the moment.
         thinking: Whether to print what the model thinks, too.
 
+    Raises:
+        TypeError: `file` is none.
+
     Threads:
         It runs on the run thread, as all listeners do.
 
     Example:
         >>> agent.subscribe(print_events())
     """
+    if file is not None and not hasattr(file, "write"):  # an event, where it was subscribed without the parentheses
+        raise TypeError(f"print_events takes a file, not {type(file).__name__}: subscribe(print_events()), with the parentheses")
     printer = _Printer(file, thinking)
     return printer.on_event
 

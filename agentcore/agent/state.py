@@ -59,6 +59,12 @@ class AgentState:
         Written to by the run thread during a run, read by any thread.
     """
 
+    # So a misspelt name is refused when it is set.
+    __slots__ = (
+        *("_system_prompt", "_model", "_thinking_level", "_tools", "_messages"),
+        *("is_streaming", "streaming_message", "pending_tool_calls", "error_message", "__weakref__"),
+    )
+
     def __init__(
         self,
         *,

@@ -149,6 +149,31 @@ def check_returned(hook: str, value: Any, expected: type) -> None:
         raise TypeError(f"{hook} returned a value of type {type(value).__name__}: it must return {wanted} or None")
 
 
+def check_setting(name: str, value: Any) -> Any:
+    """Return a value for a field of `AgentLoopConfig`, as it is kept there.
+
+    Raises:
+        TypeError: It is of another kind.
+        ValueError: It is none of those that there are.
+    """
+    if name == "tool_execution" and not isinstance(value, ToolExecutionMode):
+        choices = [mode.value for mode in ToolExecutionMode]
+        if value not in choices:
+            raise ValueError(f"tool_execution must be {' or '.join(map(repr, choices))}, not {value!r}")
+        return ToolExecutionMode(value)
+    if name == "max_tool_workers":
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"max_tool_workers must be 1 or more, not {value!r}")
+    elif name == "tool_grace":
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            raise ValueError(f"tool_grace is in seconds and must be 0 or more, not {value!r}")
+    elif name == "retry" and value is not None and not isinstance(value, RetryPolicy):
+        raise TypeError(f"retry must be a RetryPolicy(…), or None for no new try, not {type(value).__name__}")
+    elif name == "stream_options" and value is not None and not isinstance(value, StreamOptions):
+        raise TypeError(f"stream_options must be StreamOptions(…) or None, not {type(value).__name__}")
+    return value
+
+
 QueueName = Literal["steering", "follow_up"]
 
 _HOOKS: dict[str, tuple[str, ...]] = {
@@ -237,11 +262,9 @@ class AgentLoopConfig:
             raise TypeError(
                 f"model must be a Model, not {type(self.model).__name__}: get_model('provider/id') finds one by its name"
             )
-        self.tool_execution = ToolExecutionMode(self.tool_execution)
-        if self.max_tool_workers < 1:
-            raise ValueError(f"max_tool_workers must be 1 or more, not {self.max_tool_workers}")
-        if isinstance(self.tool_grace, bool) or not isinstance(self.tool_grace, (int, float)) or not self.tool_grace >= 0:
-            raise ValueError(f"tool_grace is in seconds and must be 0 or more, not {self.tool_grace!r}")
+        self.tool_execution = check_setting("tool_execution", self.tool_execution)
+        for name in ("max_tool_workers", "tool_grace", "retry", "stream_options"):
+            check_setting(name, getattr(self, name))
         for name in _HOOKS:
             self.set_hook(name, getattr(self, name))
 

@@ -208,6 +208,8 @@ class Session:
     def move_to(self, entry_id: str | None, summary: str | Mapping[str, Any] | BranchSummary | None = None) -> str | None:
         """Go to an entry (None: before the first one); what is appended next becomes its child.
 
+        An `Agent` of this session goes on from there with its next run.
+
         Args:
             entry_id: Where to go. The entries that are left stay in the session.
             summary: What the branch that is left has brought: a text, a `BranchSummary`, or a mapping with its keys.
