@@ -40,11 +40,13 @@ from agentcore.loop.config import (
     RetryPolicy,
     check_returned,
     check_setting,
+    error_text,
+    fit_hook,
+    log_raised,
 )
 from agentcore.loop.event_stream import EventChannel, RunStream
 from agentcore.loop.response import default_stream
 from agentcore.loop.run import Run, check_timeout, total_usage
-from agentcore.loop.tool_calls import error_text
 from agentcore.loop.turns import can_continue, run_agent_loop, run_agent_loop_continue
 from agentcore.messages import AssistantMessage, ImageContent, TextContent, Usage
 from agentcore.models import Model, ThinkingLevel
@@ -107,7 +109,7 @@ class _NextTurnHook(_Hook):
     _NAMES: ClassVar = {"prepare_next_turn": ("signal",), "prepare_next_turn_with_context": ("context", "signal")}
 
     def __set__(self, agent: Agent, hook: Callable[..., Any] | None) -> None:
-        fitted = hook if hook is None else fit_callback(hook, self._NAMES[self._name], what=self._name)
+        fitted = hook if hook is None else fit_hook(self._name, hook, self._NAMES[self._name])
         agent._next_turn_hooks[self._name] = fitted
         agent._hooks[self._name] = hook
         is_set = any(fitted is not None for fitted in agent._next_turn_hooks.values())
@@ -743,7 +745,11 @@ class Agent:
                     self._update_listeners()
             for listener in listeners:
                 if listener.is_active:
-                    listener.call(event, signal)
+                    try:
+                        listener.call(event, signal)
+                    except Exception as error:
+                        log_raised(f"a listener, at {event.type},", error)
+                        raise
             if tell_reader is not None:
                 tell_reader(event)
 

@@ -2,12 +2,13 @@
 
 All hooks run on the run thread, one at a time. They may take fewer arguments than there are (`agentcore.callbacks`); that is looked
 up once, when the config is made. What a hook raises ends the run, but for `before_tool_call` and `after_tool_call`: there it makes
-an error result of the one call.
+an error result of the one call. The logger `agentcore` says at `WARNING` which hook raised what.
 """
 
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from typing import Any, Literal
 from agentcore.abort import AbortSignal
 from agentcore.callbacks import fit_callback
 from agentcore.custom_messages import AgentMessage
+from agentcore.errors import AgentAbortedError
 from agentcore.events import AgentEvent
 from agentcore.lazy_dataclasses import dataclass
 from agentcore.llm.request import StreamOptions
@@ -31,6 +33,8 @@ from agentcore.messages import (
 from agentcore.models import Model, ThinkingLevel
 from agentcore.tools.agent_tool import AgentTool, ToolExecutionMode
 from agentcore.transcript import PromptInput
+
+_log = logging.getLogger("agentcore")
 
 AgentEventSink = Callable[[AgentEvent], object]
 """Is told everything, in order, on the run thread; the run goes on when it has returned. What it raises ends the run."""
@@ -136,6 +140,49 @@ class AgentLoopTurnUpdate:
     thinking_level: ThinkingLevel | None = None
     stream_options: StreamOptions | None = None
     tool_context: Any = None
+
+
+class WatchedHook:
+    """A hook that is named in the log if it raises: the exception alone does not tell, and some are read by the model only."""
+
+    __slots__ = ("_hook", "_name")
+
+    def __init__(self, name: str, hook: Callable[..., Any]) -> None:
+        self._name, self._hook = name, hook
+
+    def __call__(self, *values: Any) -> Any:
+        try:
+            return self._hook(*values)
+        except AgentAbortedError:  # of `signal.raise_if_aborted()`: as it should be
+            raise
+        except Exception as error:
+            log_raised(self._name, error)
+            raise
+
+
+def fit_hook(name: str, hook: Callable[..., Any], arguments: Sequence[str]) -> Callable[..., Any]:
+    """Return a hook that takes the arguments that there are, and is named in the log if it raises.
+
+    Raises:
+        TypeError: It needs more arguments than there are.
+    """
+    return hook if isinstance(hook, WatchedHook) else WatchedHook(name, fit_callback(hook, arguments, what=name))
+
+
+def log_raised(what: str, error: BaseException) -> None:
+    """Say in the log what raised which exception; the way there at `DEBUG`."""
+    text = error_text(error)
+    kind = type(error).__name__
+    _log.warning("%s raised %s", what, text if text.startswith(kind) else f"{kind}: {text}")
+    _log.debug("the way there", exc_info=error)
+
+
+def error_text(error: BaseException) -> str:
+    """Return what an exception says, with the name of its class where that would be nothing or a bare key."""
+    text = str(error)
+    if isinstance(error, KeyError) and type(error).__str__ is KeyError.__str__:
+        return f"{type(error).__name__}: {text}"
+    return text if text.strip() else type(error).__name__
 
 
 def check_returned(hook: str, value: Any, expected: type) -> None:
@@ -274,7 +321,7 @@ class AgentLoopConfig:
         Raises:
             TypeError: It needs more arguments than there are.
         """
-        setattr(self, name, hook if hook is None else fit_callback(hook, _HOOKS[name], what=name))
+        setattr(self, name, hook if hook is None else fit_hook(name, hook, _HOOKS[name]))
 
     def make_options(self, signal: AbortSignal) -> StreamOptions:
         """Return the options of the next request, without asking `get_api_key`."""

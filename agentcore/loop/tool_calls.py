@@ -36,6 +36,8 @@ from agentcore.loop.config import (
     BeforeToolCallContext,
     BeforeToolCallResult,
     check_returned,
+    error_text,
+    log_raised,
 )
 from agentcore.loop.tool_workers import GaveUp, Job, ToolWorkers
 from agentcore.messages import AgentToolResult, AssistantMessage, ImageContent, TextContent, ToolCall, ToolResultMessage
@@ -372,7 +374,7 @@ def prepare_tool_call(
         args = validate_tool_arguments(tool, prepare_tool_call_arguments(tool, tool_call))
         if config.before_tool_call is not None:
             answer = config.before_tool_call(BeforeToolCallContext(assistant_message, tool_call, args, context), signal)
-            check_returned("before_tool_call", answer, BeforeToolCallResult)
+            _check_answer("before_tool_call", answer, BeforeToolCallResult)
             if signal.aborted:
                 return _refuse(ABORTED)
             if answer is not None and answer.block:
@@ -438,7 +440,7 @@ def finalize_executed_tool_call(
             patch = config.after_tool_call(
                 AfterToolCallContext(assistant_message, prepared.tool_call, prepared.args, result, is_error, context), signal
             )
-            check_returned("after_tool_call", patch, AfterToolCallResult)
+            _check_answer("after_tool_call", patch, AfterToolCallResult)
             if patch is not None:
                 result = AgentToolResult(
                     content=result.content if patch.content is None else patch.content,
@@ -476,9 +478,13 @@ def error_result(text: str) -> AgentToolResult:
     return AgentToolResult([TextContent(text)], {})
 
 
-def error_text(error: BaseException) -> str:
-    """Return what an exception says, or the name of its class where it says nothing."""
-    return str(error) or type(error).__name__
+def _check_answer(hook: str, value: Any, expected: type) -> None:
+    """Raise, and say in the log, if a hook gave back what nobody can use: else only the model would hear of it."""
+    try:
+        check_returned(hook, value, expected)
+    except TypeError as error:
+        log_raised(f"what checks {hook}", error)
+        raise
 
 
 def _refuse(text: str) -> ImmediateToolCallOutcome:
