@@ -634,3 +634,43 @@ def test_the_common_patterns_of_a_session(tmp_path: Path) -> None:
     assert session.get_session_stats() is not None
     assert len(session.get_branch()) == len(harness.messages)
     session.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("model", r"call set_model\(…\)"),
+        ("active_tools", r"call set_active_tools\(…\)"),
+        ("active_tool_names", r"call set_active_tools\(…\)"),
+        ("system_prompt", r"pass AgentHarness\(system_prompt=…\)"),
+        ("messages", r"pass AgentHarness\(messages=…\) if it is one of its settings"),
+    ],
+)
+def test_attributes_are_not_set(name: str, way: str) -> None:
+    """Nothing is set without an effect: the error names the method, or the constructor."""
+    harness, _ = make()
+    with pytest.raises(AttributeError, match=f"^{name} of an AgentHarness cannot be set: {way}"):
+        setattr(harness, name, "x")
+
+
+def test_a_harness_is_free_again_if_no_thread_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not begin lets go: a run, a compaction and a move can be tried again."""
+    harness, _ = make(says("one"), says("two"))
+    harness.run("go", timeout=10)
+    here = harness.session.get_entries()[0].id
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for call in (
+            lambda: harness.prompt("x"),
+            harness.compact,
+            lambda: harness.navigate_tree(here),
+            lambda: harness.stream("x"),
+        ):
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                call()
+            assert (harness.phase, harness.active_run) == ("idle", None)
+    assert harness.run("again", timeout=10).text == "two"

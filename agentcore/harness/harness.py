@@ -211,6 +211,17 @@ class AgentHarness:
     def __repr__(self) -> str:
         return f"<AgentHarness {self.phase}, model {self.model.id}, session {self._session.id}>"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_") and name != "extension_errors":
+            setter = (
+                f"set_{name.removesuffix('_tool_names').removesuffix('_tools')}_tools"
+                if name.startswith("active")
+                else f"set_{name}"
+            )
+            way = f"call {setter}(…)" if hasattr(self, setter) else f"pass AgentHarness({name}=…) if it is one of its settings"
+            raise AttributeError(f"{name} of an AgentHarness cannot be set: {way}")
+        super().__setattr__(name, value)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
             "an AgentHarness cannot be copied or pickled, since it owns threads and a session: make a new one on the session, "
@@ -572,8 +583,13 @@ class AgentHarness:
             except Exception:
                 _log.exception("what waited for the end of %s could not be stored, and still waits", what)
 
-        run = self._operation = Run(play, on_settled=settle, on_lost=settle)
-        run.start()
+        run = Run(play, on_settled=settle, on_lost=settle)
+        try:
+            self._operation = run
+            run.start()
+        except BaseException as error:  # no thread to be had, or Ctrl-C
+            run.withdraw(error)
+            raise
         run.result()
         return made[0]
 
