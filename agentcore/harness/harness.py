@@ -213,11 +213,7 @@ class AgentHarness:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and name != "extension_errors":
-            setter = (
-                f"set_{name.removesuffix('_tool_names').removesuffix('_tools')}_tools"
-                if name.startswith("active")
-                else f"set_{name}"
-            )
+            setter = "set_active_tools" if name == "active_tool_names" else f"set_{name}"
             way = f"call {setter}(…)" if hasattr(self, setter) else f"pass AgentHarness({name}=…) if it is one of its settings"
             raise AttributeError(f"{name} of an AgentHarness cannot be set: {way}")
         super().__setattr__(name, value)
