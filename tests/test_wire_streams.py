@@ -1,7 +1,7 @@
 """Real answers of real servers are read as the providers' own SDKs read them, however the network cuts them.
 
-The recordings are not part of the project. `AGENTCORE_WIRE` names their folder, else `../shared/wire` beside the project is looked at;
-each file has the answer as it came (`body`, `status`, `content_type`) and what the vendor's SDK made of it (`judge`).
+The recordings are not part of the project. `AGENTCORE_WIRE` names their folder, else it is `../shared/wire` beside the project.
+Each file has the answer as it came (`body`, `status`, `content_type`) and what the vendor's SDK made of it (`judge`).
 """
 
 from __future__ import annotations
