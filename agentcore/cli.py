@@ -185,7 +185,7 @@ def _run(given: argparse.Namespace, prompt: str) -> int:
         if printer.failure is not None:
             raise printer.failure from error
         printer.end_line()
-        print(f"agentcore: {error}", file=sys.stderr)
+        print(f"agentcore: {_say_without_code(str(error), model)}", file=sys.stderr)
         code = FAILED
     except AgentAbortedError:
         code = INTERRUPTED
@@ -194,6 +194,20 @@ def _run(given: argparse.Namespace, prompt: str) -> int:
         code = INTERRUPTED
     printer.close(time.monotonic() - started)
     return code
+
+
+def _say_without_code(text: str, model: Model) -> str:
+    """Return the text of a failure with the ways to give a key that there are on the command line."""
+    from agentcore.llm.keys import PASS_KEY, key_variables
+
+    begin, is_there, end = text.partition(f", or {PASS_KEY}")
+    if is_there:
+        return f"{begin}, or take another model with --model{end}"
+    begin, is_there, end = text.partition("no API key was sent: ")
+    if not is_there:
+        return text
+    names = " or ".join(key_variables(model.provider)) or SERVER_KEY_VARIABLE
+    return f"{begin}{is_there}set {names}"
 
 
 def _find_directory(given: str | None) -> str:

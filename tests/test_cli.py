@@ -178,7 +178,19 @@ def test_a_missing_key_is_told_in_one_line(capsys: pytest.CaptureFixture[str], m
     assert cli.main(["--model", "openai/gpt-5-mini", "hi"]) == cli.FAILED
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines()[1].startswith("agentcore: no API key for the provider openai: set OPENAI_API_KEY")
+    text = "no API key for the provider openai: set OPENAI_API_KEY, or take another model with --model"
+    assert err.splitlines()[1] == f"agentcore: {text}"
+
+
+def test_a_server_that_wants_a_key_is_told_in_the_words_of_the_command_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are no arguments of functions there: a variable is what can be set."""
+    monkeypatch.delenv(cli.SERVER_KEY_VARIABLE, raising=False)
+    with SseServer(answer({"error": {"message": "who are you?"}}, status=401)) as server:
+        assert cli.main(["--base-url", f"{server.url}/v1", "--model", "m", "hi"]) == cli.FAILED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"agentcore: 401 Unauthorized: who are you? no API key was sent: set {cli.SERVER_KEY_VARIABLE}"
 
 
 def test_a_directory_that_is_gone_is_told(

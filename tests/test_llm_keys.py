@@ -41,7 +41,8 @@ def test_a_given_key_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) 
 def test_a_missing_key_is_named() -> None:
     """The text names the variables and the other ways."""
     assert missing_key_text(Model("m", provider="google")) == (
-        "no API key for the provider google: set GEMINI_API_KEY or GOOGLE_API_KEY, or give api_key or get_api_key"
+        "no API key for the provider google: set GEMINI_API_KEY or GOOGLE_API_KEY, "
+        "or pass StreamOptions(api_key=…) or Agent(get_api_key=…)"
     )
 
 

@@ -64,8 +64,41 @@ def test_a_missing_key_is_an_error_that_names_the_variable(monkeypatch: pytest.M
     with SseServer() as server:
         message = message_of(ask(server.model(provider="groq")))
         assert server.requests == []
-    assert message.error_message == "no API key for the provider groq: set GROQ_API_KEY, or give api_key or get_api_key"
+    assert message.error_message == (
+        "no API key for the provider groq: set GROQ_API_KEY, or pass StreamOptions(api_key=…) or Agent(get_api_key=…)"
+    )
     assert message.error_kind == "auth"
+
+
+@pytest.mark.parametrize(
+    ("provider", "way_out"),
+    [
+        ("openai-compatible", "pass openai_compatible(…, api_key=…), StreamOptions(api_key=…) or Agent(get_api_key=…)"),
+        ("ollama", "set OLLAMA_API_KEY, or pass StreamOptions(api_key=…) or Agent(get_api_key=…)"),
+        ("scripted", "pass StreamOptions(api_key=…) or Agent(get_api_key=…)"),
+    ],
+)
+def test_a_refused_request_without_a_key_says_that_there_was_none(
+    provider: str, way_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be no help to check a key that was not sent; where one was sent, that is what is said."""
+    monkeypatch.delenv("OLLAMA_API_KEY", raising=False)
+    with SseServer(error_answer("who are you?", 401), repeat=True) as server:
+        message = message_of(ask(server.model(provider=provider)))
+        with_key = message_of(ask(server.model(provider=provider), api_key="k-0123456789"))
+    assert message.error_message == f"401 Unauthorized: who are you? no API key was sent: {way_out}"
+    assert with_key.error_message == "401 Unauthorized: who are you? check the API key and what it may be used for"
+    assert (message.error_kind, message.error_retryable) == ("auth", False)
+
+
+def test_a_base_url_without_v1_is_hinted_at() -> None:
+    """Most servers that speak OpenAI's format have it below `/v1`."""
+    with SseServer(error_answer("no such page", 404), repeat=True) as server:
+        bare = message_of(ask(server.model(base_url=server.url)))
+        whole = message_of(ask(server.model()))
+    end = "and the model's id (asked for /"
+    assert bare.error_message == f"404 Not Found: no such page; check base_url, mostly ending in /v1, {end}chat/completions)"
+    assert whole.error_message == f"404 Not Found: no such page; check base_url {end}v1/chat/completions)"
 
 
 def test_a_model_without_an_address_is_an_error_that_says_so() -> None:

@@ -202,11 +202,12 @@ _STATUS_BY_WORD = {
 
 _REASONS = {529: "Overloaded", 524: "Timeout", 499: "Cancelled"}
 
-_WAYS_OUT: dict[ErrorKind, str] = {
+WAYS_OUT: dict[ErrorKind, str] = {
     "auth": "check the API key and what it may be used for",
     "quota": "check the plan and the billing of the account, or use another model",
     "overflow": "shorten or compact the conversation, or use a model with a larger context window",
 }
+"""What can be done, at the end of the text of such a failure."""
 
 
 # --- judging ---------------------------------------------------------------------------------------------------------
@@ -401,7 +402,7 @@ def truncate_error_text(text: str, max_chars: int = MAX_TEXT_CHARS) -> str:
 
 def _say(status: str, message: str, kind: ErrorKind) -> str:
     said = f"{status}: {message}" if status and message else status or message or "the provider reported an error without a text"
-    way_out = _WAYS_OUT.get(kind)
+    way_out = WAYS_OUT.get(kind)
     if not way_out:
         return said
     return f"{said.rstrip()}{'' if said.rstrip().endswith(('.', '!', '?')) else ';'} {way_out}"

@@ -27,6 +27,9 @@ WITHOUT_KEY = frozenset(
 )
 """Providers that are asked without a key where there is none."""
 
+PASS_KEY = "pass StreamOptions(api_key=…) or Agent(get_api_key=…)"
+"""The ways to give a key in code; the command line has others."""
+
 _KEY_HEADERS = frozenset(
     {"authorization", "x-api-key", "api-key", "x-goog-api-key", "cf-aig-authorization", "proxy-authorization", "cookie"}
 )
@@ -64,8 +67,19 @@ def brings_own_key(headers: Mapping[str, str | None]) -> bool:
 
 def missing_key_text(model: Model) -> str:
     """Say that there is no key, and the ways to give one."""
-    names = " or ".join(key_variables(model.provider)) or "a key"
-    return f"no API key for the provider {model.provider or '(none)'}: set {names}, or give api_key or get_api_key"
+    return f"no API key for the provider {model.provider or '(none)'}: {_ways_to_give_key(model.provider)}"
+
+
+def key_was_missing_text(model: Model) -> str:
+    """Say of a refused request that it bore no key, and the ways to give one."""
+    if model.provider == "openai-compatible":
+        return f"no API key was sent: {PASS_KEY.replace('pass ', 'pass openai_compatible(…, api_key=…), ')}"
+    return f"no API key was sent: {_ways_to_give_key(model.provider)}"
+
+
+def _ways_to_give_key(provider: str) -> str:
+    names = " or ".join(key_variables(provider))
+    return f"set {names}, or {PASS_KEY}" if names else PASS_KEY
 
 
 def secrets_in(headers: Mapping[str, str]) -> list[str]:

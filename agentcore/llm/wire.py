@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -54,11 +55,19 @@ from agentcore.errors import ErrorKind
 from agentcore.events import AssistantMessageEvent, DoneEvent, ErrorEvent, RetryEvent
 from agentcore.llm.assembly import Assembly
 from agentcore.llm.connections import SocketGuard
-from agentcore.llm.failures import Failure, classify, classify_error, truncate_error_text
+from agentcore.llm.failures import WAYS_OUT, Failure, classify, classify_error, truncate_error_text
 from agentcore.llm.failures import error_text as failure_text
 from agentcore.llm.history import plain_body, write_body
 from agentcore.llm.http import HttpAnswer, ReadTimedOut, RequestAborted, RequestFailed, login_of, origin_of, post, secrets_of
-from agentcore.llm.keys import WITHOUT_KEY, brings_own_key, find_key, mask, missing_key_text, secrets_in
+from agentcore.llm.keys import (
+    WITHOUT_KEY,
+    brings_own_key,
+    find_key,
+    key_was_missing_text,
+    mask,
+    missing_key_text,
+    secrets_in,
+)
 from agentcore.llm.request import Context, ProviderResponse, StreamOptions
 from agentcore.llm.retry import make_final, pause_before_retry
 from agentcore.llm.sse import EventStream, SseEvent, StalledStream
@@ -205,6 +214,7 @@ class _Exchange:
         self.assembly = Assembly(model)
         self.secrets: list[str] = []
         self.kind_of_exception: ErrorKind = "setup"
+        self._sends_key = False
         self._guard: SocketGuard | None = None
         self._http: HttpAnswer | None = None
         self._remove_callback = self.signal.on_abort(self._shut) if self.signal is not None else None
@@ -216,6 +226,7 @@ class _Exchange:
             self.secrets = [call.key]
         request = self.format.build(call)
         headers = self._headers(request)
+        self._sends_key = brings_own_key(headers)
         self.secrets = secrets_in(headers) + self.secrets + secrets_of(request.url)
         body = self._body(request)
         attempt = 1
@@ -320,9 +331,13 @@ class _Exchange:
             where = f"redirects to {place}" if place != origin_of(url) else "redirects to another path"
             return Failure("setup", False, f"{http.status}: {http.host} {where}: set base_url to where the API is")
         failure = classify(http.status, http.headers, text, http.reason)
+        if http.status == 401 and not self._sends_key:
+            text = f"{failure.text.removesuffix(WAYS_OUT['auth'])}{key_was_missing_text(self.model)}"
+            return Failure(failure.kind, failure.retryable, text, http.status)
         if http.status in (404, 405) and failure.kind == "request":
             path = url.partition("?")[0].split("/", 3)[-1]
-            text = f"{failure.text}; check base_url and the model's id (asked for /{path})"
+            hint = "" if self.model.api != "openai-completions" or re.search(r"(^|/)v\d", path) else ", mostly ending in /v1,"
+            text = f"{failure.text}; check base_url{hint} and the model's id (asked for /{path})"
             return Failure("request", failure.retryable, text, http.status)
         return failure
 
