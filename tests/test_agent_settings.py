@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import agentcore
 from agentcore.agent import Agent, AgentState
 from agentcore.loop import RetryPolicy
 from agentcore.models import Model
-from agentcore.session import MemorySessionStorage, Session
+from agentcore.session import JsonlSessionRepo, MemorySessionStorage, Session
 from agentcore.testing import says, scripted_stream
 from agentcore.tools.agent_tool import ToolExecutionMode
 from agentcore.tools.decorator import tool
@@ -145,3 +146,16 @@ def test_a_session_that_nobody_moved_is_not_read_again() -> None:
     session.build_context = None  # type: ignore[assignment, method-assign]
     agent.run("second")
     assert [message.text for message in agent.messages] == ["second", "two"]
+
+
+def test_sessions_and_streams_show_which_they_are(tmp_path: Path) -> None:
+    """In a debugger, say: where, and how many entries; whose stream, and whether it is read."""
+    session = Session(MemorySessionStorage())
+    with Agent(session=session, stream_fn=scripted_stream(says("one"))).stream("hi") as stream:
+        assert repr(stream).startswith("<RunStream open of <Run agentcore-run-")
+        for _ in stream:
+            pass
+    assert repr(stream).startswith("<RunStream read or left of <Run ")
+    assert repr(session) == f"<Session {session.id} in memory, 2 entries>"
+    with JsonlSessionRepo(str(tmp_path)).create(cwd=".") as stored:
+        assert repr(stored) == f"<Session {stored.id} in {stored.metadata.path}, 0 entries>"

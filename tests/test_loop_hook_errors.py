@@ -66,17 +66,6 @@ def test_a_hook_around_a_call_is_named_in_the_log_too(hook: str, caplog: pytest.
     assert f"{hook} returned a value of type bool" in said
 
 
-def test_a_listener_that_raises_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """With the event that it did not bear."""
-    agent = Agent(stream_fn=scripted_stream(says("yes")))
-    nothing: dict[str, str] = {}
-    unsubscribe = agent.subscribe(lambda event: nothing["k"] if event.type == "turn_end" else None)
-    with pytest.raises(KeyError):
-        agent.run("hi")
-    unsubscribe()
-    assert warnings(caplog)[0] == "a listener, at turn_end, raised KeyError: 'k'"
-
-
 @pytest.mark.parametrize(
     ("error", "text"),
     [

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from agentcore.abort import AbortController
+from agentcore.agent import Agent
+from agentcore.errors import AgentRunError
 from agentcore.llm import Context, StreamOptions, stream
 from agentcore.messages import ToolCall, Usage, UserMessage
 from agentcore.models import Model
@@ -64,7 +66,33 @@ def test_a_request_too_many_says_so() -> None:
     script = scripted_stream(says("only"))
     play(script)
     message = play(script)[-1].message
-    assert message.error_message == "request 2 came, but only 1 turns are scripted: add one to scripted_stream"
+    assert message.error_message == "request 2 came, but only 1 turn is scripted: add one to scripted_stream"
+
+
+def test_a_script_says_what_is_left_of_it() -> None:
+    """`remaining` is what a test asserts at its end; it is not below 0."""
+    script = scripted_stream(says("a"), says("b"))
+    assert (script.remaining, repr(script)) == (2, "<ScriptedStream: 0 requests, 2 turns scripted>")
+    left = [(play(script), script.remaining)[1] for _ in range(3)]
+    assert left == [1, 0, 0]
+
+
+def test_a_server_is_shown_with_its_address_and_counts() -> None:
+    """Never with what is in the requests."""
+    with SseServer(says("x"), says("y")) as server:
+        post(server, "/v1/chat/completions")
+        assert repr(server) == f"<SseServer {server.url} open: 1 requests, 2 answers scripted>"
+    assert " closed: " in repr(server)
+
+
+def test_one_request_too_many_is_not_sent_again() -> None:
+    """The text counts the requests of the program, without tries that would change nothing."""
+    with SseServer(says("x")) as server:
+        agent = Agent(model=server.model())
+        agent.run("one")
+        with pytest.raises(AgentRunError, match="request 2 came, but only 1 answer is scripted: add one to SseServer"):
+            agent.run("two")
+        assert len(server.requests) == 2
 
 
 def test_a_turn_can_fail() -> None:
@@ -173,7 +201,7 @@ def test_answers_are_given_in_order_and_one_too_many_says_so() -> None:
             {"path": "/p"},
         ]
         status, text = post(server)
-    assert status == 500
+    assert status == 400
     assert json.loads(text)["error"]["message"] == "request 4 came, but only 3 answers are scripted: add one to SseServer"
 
 
@@ -246,7 +274,7 @@ def test_an_answer_that_cannot_be_made_says_why() -> None:
 
     with SseServer(refuse, says("never")) as server:
         model = server.model()
-        assert "500 Internal Server Error: the scripted answer could not be made: AssertionError: wrong model" in error_of(model)
+        assert "400 Bad Request: the scripted answer could not be made: AssertionError: wrong model" in error_of(model)
         model.base_url += "/more"
         model.api = "proxy"
         assert "the scripted answer could not be made: no wire format has the path /v1/more/api/stream: use" in error_of(model)

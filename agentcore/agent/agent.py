@@ -42,7 +42,6 @@ from agentcore.loop.config import (
     check_setting,
     error_text,
     fit_hook,
-    log_raised,
 )
 from agentcore.loop.event_stream import EventChannel, RunStream
 from agentcore.loop.response import default_stream
@@ -487,6 +486,8 @@ class Agent:
     def stream(self, prompt: PromptInput, images: Images = (), *, detached: bool = False) -> RunStream:
         """Start a run and return an iterator over its events, read in step; leaving it early aborts the run.
 
+        The iteration ends without an exception where the run failed or was aborted, too: `stream.run.result()` raises it.
+
         Raises:
             AgentBusyError: A run is going.
         """
@@ -745,11 +746,7 @@ class Agent:
                     self._update_listeners()
             for listener in listeners:
                 if listener.is_active:
-                    try:
-                        listener.call(event, signal)
-                    except Exception as error:
-                        log_raised(f"a listener, at {event.type},", error)
-                        raise
+                    listener.call(event, signal)
             if tell_reader is not None:
                 tell_reader(event)
 

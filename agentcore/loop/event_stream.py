@@ -108,6 +108,9 @@ class EventChannel:
 class RunStream:
     """The events of a run, one by one. Leaving it early aborts the run.
 
+    The events of a failed or an aborted run end like those of any other: the iteration itself raises nothing. `stream.result()`,
+    the same as `stream.run.result()`, raises behind it.
+
     Attributes:
         run: The run itself, for its result.
 
@@ -127,6 +130,9 @@ class RunStream:
         self.run = run
         self._channel = channel
         self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<RunStream {'read or left' if self._is_over else 'open'} of {self.run!r}>"
 
     def __iter__(self) -> Iterator[AgentEvent]:
         return self

@@ -63,6 +63,11 @@ class Session:
         self.projectors = fit_projectors(projectors or {})
         self.transforms = list(transforms)
 
+    def __repr__(self) -> str:
+        place = self.metadata.path
+        where = "in memory" if place is None else f"in {place}"
+        return f"<Session {self.id} {where}, {len(self.storage.index.by_id)} entries>"
+
     # --- which session -----------------------------------------------------------------------------------------------
 
     @property

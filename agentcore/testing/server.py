@@ -115,7 +115,8 @@ class SseServer:
     """A scripted server. `url` is its address, `requests` what came.
 
     Args:
-        answers: One for each request, in the order in which requests arrive. A request too many gets a 500 that says so.
+        answers: One for each request, in the order in which requests arrive. A request too many gets a 400 that says so, and
+            that no client sends again.
         repeat: Give the last answer again for every further request.
         ssl_context: Speak TLS with this context (a server's, with its certificate loaded).
         stall_handshake: Accept connections and say nothing, not even a TLS handshake.
@@ -159,6 +160,12 @@ class SseServer:
         roots = {"openai-completions": "/v1", "openai-responses": "/v1", "google-generative-ai": "/v1beta"}
         given = {"id": "scripted", "provider": "scripted", "base_url": self.url + roots.get(api, ""), **fields}
         return Model(api=api, **given)
+
+    def __repr__(self) -> str:
+        with self._lock:
+            took, count = len(self.requests), len(self._answers)
+        state = "closed" if self._closing.is_set() else "open"
+        return f"<SseServer {self.url} {state}: {took} requests, {count} answers scripted>"
 
     def add(self, *answers: ScriptedAnswer) -> None:
         """Put answers at the end of the script."""
@@ -259,8 +266,10 @@ class SseServer:
             count = len(self._answers)
             self._arrived.notify_all()
         if scripted is None:
-            text = f"request {self._taken} came, but only {count} answers are scripted: add one to SseServer"
-            scripted = Answer({"error": {"message": text}}, status=500)
+            what = "answer is" if count == 1 else "answers are"
+            text = f"request {self._taken} came, but only {count} {what} scripted: add one to SseServer"
+            # Not a 5xx: it would be sent again, and the count in the last text would be that of the tries.
+            scripted = Answer({"error": {"message": text}}, status=400)
         given = _make_answer(scripted, request)
         if given.drop:
             return False
@@ -326,7 +335,7 @@ def _make_answer(scripted: ScriptedAnswer, request: Request) -> Answer:
             turn_pieces(given.body, request.path, {})
     except Exception as error:
         text = str(error) if isinstance(error, ValueError) and not callable(scripted) else f"{type(error).__name__}: {error}"
-        return Answer({"error": {"message": f"the scripted answer could not be made: {text}"}}, status=500)
+        return Answer({"error": {"message": f"the scripted answer could not be made: {text}"}}, status=400)
     return given
 
 

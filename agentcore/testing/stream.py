@@ -18,7 +18,7 @@ class ScriptedStream:
     """A stream function that plays turns, one for each request. Made by `scripted_stream`.
 
     `requests` holds the messages of each request, as a list that later requests do not change; `contexts`, `models` and `options`
-    are what else was given. An abort takes hold before each event.
+    are what else was given; `remaining` counts the turns that are left. An abort takes hold before each event.
 
     Threads:
         May be shared by agents on several threads; the turns are then given out in the order of the requests.
@@ -39,6 +39,17 @@ class ScriptedStream:
         with self._lock:
             self._turns.extend(turns)
 
+    @property
+    def remaining(self) -> int:
+        """How many turns have not been asked for; 0 at the end of a test says that the script was played whole."""
+        with self._lock:
+            return max(0, len(self._turns) - len(self.requests))
+
+    def __repr__(self) -> str:
+        with self._lock:
+            took, count = len(self.requests), len(self._turns)
+        return f"<ScriptedStream: {took} requests, {count} turns scripted>"
+
     def __call__(self, model: Model, context: Context, options: StreamOptions) -> Iterator[AssistantMessageEvent]:
         with self._lock:
             self.requests.append(list(context.messages))
@@ -46,10 +57,12 @@ class ScriptedStream:
             self.models.append(model)
             self.options.append(options)
             number = len(self.requests)
+            count = len(self._turns)
             turn = self._turns[number - 1] if number <= len(self._turns) else None
         if turn is None:
             turn = fails(
-                f"request {number} came, but only {number - 1} turns are scripted: add one to scripted_stream", kind="setup"
+                f"request {number} came, but only {count} {'turn is' if count == 1 else 'turns are'} scripted: add one to scripted_stream",
+                kind="setup",
             )
         return self._play(model, context, options, turn)
 
