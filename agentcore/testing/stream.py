@@ -60,10 +60,8 @@ class ScriptedStream:
             count = len(self._turns)
             turn = self._turns[number - 1] if number <= len(self._turns) else None
         if turn is None:
-            turn = fails(
-                f"request {number} came, but only {count} {'turn is' if count == 1 else 'turns are'} scripted: add one to scripted_stream",
-                kind="setup",
-            )
+            what = "turn is" if count == 1 else "turns are"
+            turn = fails(f"request {number} came, but only {count} {what} scripted: add one to scripted_stream", kind="setup")
         return self._play(model, context, options, turn)
 
     def _play(
