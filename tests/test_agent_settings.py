@@ -137,6 +137,46 @@ def test_what_another_writer_appended_is_part_of_the_next_run() -> None:
     assert [message.text for message in stream.requests[1]] == ["first", "one", "from elsewhere"]
 
 
+def test_what_is_appended_during_a_run_is_part_of_the_next_one() -> None:
+    """The answer is stored behind it, so the leaf alone would not show it."""
+    session = Session(MemorySessionStorage())
+    stream = scripted_stream(says("one"), says("two"), says("three"))
+    agent = Agent(session=session, stream_fn=stream)
+
+    def add(event: Any) -> None:
+        if event.type == "message_end" and event.message.role == "user" and event.message.text == "first":
+            session.append_message(agentcore.UserMessage("from elsewhere"))
+
+    agent.subscribe(add)
+    agent.run("first")
+    assert [message.text for message in agent.messages] == ["first", "one"]
+    agent.run("second")
+    assert [message.text for message in stream.requests[1]] == ["first", "from elsewhere", "one", "second"]
+    session.build_context = None  # type: ignore[assignment, method-assign]
+    agent.run("third")
+    assert len(stream.requests[2]) == 6
+
+
+def test_a_session_that_cannot_be_moved_is_read_once() -> None:
+    """A session needs two methods; without `get_leaf_id` the transcript of the agent is what holds."""
+
+    class Plain:
+        count_read = 0
+
+        def append_message(self, message: Any) -> str:
+            return "1"
+
+        def build_context(self) -> Any:
+            self.count_read += 1
+            return Session(MemorySessionStorage()).build_context()
+
+    plain = Plain()
+    agent = Agent(session=plain, stream_fn=scripted_stream(says("one"), says("two")))
+    agent.run("first")
+    agent.run("second")
+    assert (plain.count_read, len(agent.messages)) == (1, 4)
+
+
 def test_a_session_that_nobody_moved_is_not_read_again() -> None:
     """The transcript of the agent holds, also where the user has changed it; one look at the leaf is what a run costs."""
     session = Session(MemorySessionStorage())

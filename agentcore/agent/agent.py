@@ -728,7 +728,7 @@ class Agent:
     def _read_moved_session(self) -> tuple[list[AgentMessage], str | None] | None:
         """Return the session's messages and where it stands, if that is not where this agent has left it."""
         leaf_id = _leaf_of(self._session)
-        if self._session is None or leaf_id == self._leaf_id:
+        if self._session is None or leaf_id == self._leaf_id or not hasattr(self._session, "get_leaf_id"):
             return None
         return list(self._session.build_context().messages), leaf_id
 
@@ -754,12 +754,15 @@ class Agent:
 
     def _make_config(self, run: Run, skips_steering: bool, has_reader: bool) -> AgentLoopConfig:
         state, listeners, session = self._state, self._listeners, self.session
+        get_leaf_id = getattr(session, "get_leaf_id", None)
 
         def record(message: AgentMessage) -> None:
             if session is not None:
+                is_in_step = get_leaf_id is None or get_leaf_id() == self._leaf_id
                 entry_id = session.append_message(message)
                 if self._session is session:  # else another one was set during the run
-                    self._leaf_id = entry_id
+                    # The id of no entry: what came in between is read when the next run begins.
+                    self._leaf_id = entry_id if is_in_step else ""
             state.messages.append(message)
             run.add_message(message)
 
@@ -842,7 +845,7 @@ def _unknown_name_text(name: str) -> str:
 
 
 def _leaf_of(session: AgentSession | None) -> str | None:
-    """Return where a session stands; None where it does not say."""
+    """Return where a session stands; None before its first entry, and where it does not say."""
     get_leaf_id = getattr(session, "get_leaf_id", None)
     leaf_id: str | None = None if get_leaf_id is None else get_leaf_id()
     return leaf_id
