@@ -28,10 +28,12 @@ def fit_callback(callback: Callable[..., Any], names: Sequence[str], *, what: st
         is_listener: Whether `*args` means the first argument alone.
 
     Raises:
-        TypeError: `callback` is not callable, or needs more than `names`.
+        TypeError: `callback` is not callable, is a coroutine function, or needs more than `names`.
     """
     if not callable(callback):
         raise TypeError(f"{what} must be callable, not {type(callback).__name__}: pass a function of ({_join(names)})")
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(f"{what} is a coroutine function, which nobody would await: pass a plain function (def, not async def)")
     try:
         parameters = list(inspect.signature(callback).parameters.values())
     except (TypeError, ValueError):

@@ -227,7 +227,8 @@ class AgentToolResult(Json):
     `terminate` asks the run to stop after this batch; it does so when all results of the batch ask for it.
 
     Raises:
-        TypeError: The content holds something that is neither text nor an image.
+        TypeError: The content holds something that is neither text nor an image, or `usage` or `added_tool_names` is of a wrong
+            kind. Here it is an error of one call; in a session it would be an entry that nobody can read.
     """
 
     content: list[TextContent | ImageContent] = field(default_factory=list, metadata=tagged_blocks())
@@ -244,6 +245,10 @@ class AgentToolResult(Json):
         added_tool_names: list[str] | None = None,
         terminate: bool | None = None,
     ) -> None:
+        if usage is not None and not isinstance(usage, Usage):
+            raise TypeError(f"the usage of a tool result must be a Usage(…) or None, not {type(usage).__name__}")
+        if added_tool_names is not None and not _are_names(added_tool_names):
+            raise TypeError("the added_tool_names of a tool result must be a list of names or None")
         self.content = to_blocks(content)
         self.details = details
         self.usage = usage
@@ -254,6 +259,10 @@ class AgentToolResult(Json):
     def text(self) -> str:
         """The text blocks, joined."""
         return content_text(self.content, "")
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 AgentToolResultMutable = AgentToolResult

@@ -199,3 +199,9 @@ def test_sessions_and_streams_show_which_they_are(tmp_path: Path) -> None:
     assert repr(session) == f"<Session {session.id} in memory, 2 entries>"
     with JsonlSessionRepo(str(tmp_path)).create(cwd=".") as stored:
         assert repr(stored) == f"<Session {stored.id} in {stored.metadata.path}, 0 entries>"
+
+
+def test_what_is_no_session_is_refused() -> None:
+    """With the two ways to get one."""
+    with pytest.raises(TypeError, match=r"session must be a Session, not str: resume\(path\) opens a file"):
+        Agent(session="chat.jsonl")  # type: ignore[arg-type]

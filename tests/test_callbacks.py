@@ -155,3 +155,12 @@ def test_the_signature_is_looked_up_once() -> None:
         """Take both."""
 
     assert fit_callback(hook, HOOK, what="the hook") is hook
+
+
+def test_a_coroutine_function_is_refused() -> None:
+    """Nobody would await what it gives back."""
+
+    async def later(event: object) -> None: ...
+
+    with pytest.raises(TypeError, match=r"a listener is a coroutine function, which nobody would await: pass a plain function"):
+        fit_callback(later, ("event", "signal"), what="a listener", is_listener=True)

@@ -221,3 +221,11 @@ def test_every_message_of_a_transcript_has_a_text() -> None:
     assert BashExecutionMessage("ls", "a").text == bash_execution_to_text(BashExecutionMessage("ls", "a"))
     assert CompactionSummaryMessage("short", 5).text == BranchSummaryMessage("short", "e1").text == "short"
     assert OtherMessage("memo", {"text": "note"}).text == "note" and OtherMessage("memo", {"text": 1}).text == ""
+
+
+def test_a_tool_result_of_wrong_parts_is_refused() -> None:
+    """Where it is made: a session could store it, and nobody could read it again."""
+    with pytest.raises(TypeError, match=r"the usage of a tool result must be a Usage\(…\) or None, not int"):
+        AgentToolResult("x", usage=5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the added_tool_names of a tool result must be a list of names or None"):
+        AgentToolResult("x", added_tool_names="read")  # type: ignore[arg-type]

@@ -274,6 +274,11 @@ class Agent:
     ) -> None:
         messages = list(messages)
         if session is not None:
+            if not hasattr(session, "append_message") or not hasattr(session, "build_context"):
+                raise TypeError(
+                    f"session must be a Session, not {type(session).__name__}: resume(path) opens a file, "
+                    "Session(JsonlSessionStorage.create(path, cwd=…)) begins one"
+                )
             if messages:
                 raise ValueError("pass messages or a session, not both: a session brings its own conversation")
             stored = session.build_context()
