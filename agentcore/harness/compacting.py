@@ -292,9 +292,6 @@ def _summarised_tokens(preparation: CompactionPreparation) -> int:
 
 
 def _is_overflow(message: AssistantMessage) -> bool:
-    kind = message.error_kind
-    if kind is None:
-        from agentcore.llm.failures import classify_text
+    from agentcore.llm.failures import kind_of
 
-        kind = classify_text(message.error_message).kind
-    return kind == "overflow"
+    return kind_of(message) == "overflow"

@@ -60,11 +60,6 @@ class Ledger:
         """What the harness is doing. `"idle"` from the end of a run on, before listeners hear of it."""
         return self._phase
 
-    @property
-    def is_free(self) -> bool:
-        """Whether nobody has the harness to itself. In `agent_end` the phase is idle, but the run has not let go yet."""
-        return self._claim is None
-
     def claim(self, phase: HarnessPhase, what: str | None = None) -> Claim:
         """Take the harness for a run, a compaction or a move.
 

@@ -279,10 +279,8 @@ def is_context_overflow(message: AssistantMessage, context_window: int | None = 
     Servers that cut or overrun silently are found by their usage, if `context_window` is given: more input than the window
     holds, or an answer without a single token because the window was full.
     """
-    if message.stop_reason == "error":
-        kind = message.error_kind or classify_text(message.error_message).kind
-        if kind == "overflow":
-            return True
+    if message.stop_reason == "error" and kind_of(message) == "overflow":
+        return True
     if not context_window:
         return False
     read = message.usage.input + message.usage.cache_read

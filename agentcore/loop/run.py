@@ -345,13 +345,10 @@ class Run:
             reason = self.signal.reason
             error = AgentAbortedError("the run was aborted" if reason is None else f"the run was aborted: {reason}", reason=reason)
         else:
-            kind = message.error_kind
-            if kind is None:
-                from agentcore.llm.failures import classify_text
+            from agentcore.llm.failures import kind_of
 
-                kind = classify_text(message.error_message).kind
             error = AgentRunError(
-                message.error_message or "the run failed, and the answer does not say why", kind=kind, message=message
+                message.error_message or "the run failed, and the answer does not say why", kind=kind_of(message), message=message
             )
         error.__cause__ = self.cause
         return error
