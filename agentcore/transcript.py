@@ -44,7 +44,7 @@ def normalize_prompt_input(value: PromptInput, images: Sequence[ImageContent] = 
         raise TypeError("images go with a text: put them into the content of the message instead")
     if is_message(value):
         return [value]
-    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+    if isinstance(value, Iterable) and not isinstance(value, (Mapping, bytes, bytearray)):
         messages = list(value)
         for message in messages:
             if not is_message(message):

@@ -165,6 +165,7 @@ def test_messages_are_a_prompt() -> None:
     [
         (5, "a prompt is a text, a message or a list of messages, not a value of type int"),
         (None, "a prompt is a text, a message or a list of messages, not a value of type NoneType"),
+        (b"hi", "a prompt is a text, a message or a list of messages, not a value of type bytes"),
         ({"role": "user", "content": "hi"}, "a prompt is a text, a message or a list of messages, not a dict"),
         ([{"role": "user"}], "a prompt is a list of messages, and this one holds a dict"),
         ([user("a"), "b"], "a prompt is a list of messages, and this one holds a value of type str"),
